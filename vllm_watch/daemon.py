@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # what only some configurations need is loaded where one does
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""How long stopping may take before what is left is abandoned; systemd's default patience is 90."""
+"""How long stopping may take before what is left is abandoned, once the hooks that had begun have ended."""
 
 
 class Daemon:
@@ -148,7 +148,10 @@ class Daemon:
                 started()
             await stopping.wait()
             _log.info("stopping")
-            await self._manager.stopping()
+            restarts = self._restarts
+            await self._manager.stopping(0.0 if restarts is None else restarts.hook_seconds)
+            if restarts is not None:
+                await restarts.let_hooks_end()  # all is still served, and scraped
         finally:
             await self.stop()
 

@@ -2,7 +2,8 @@
 
 It says in FOLDER that it was started (`starts`, a line each), who it is once it has the port (`pid`), and when it was asked to
 end (`terms`). SIGUSR1 lets its engine core die (/health 503), SIGUSR2 hangs its API server. While FOLDER/broken exists it
-exits at once. `engine_server.py --fork` begins one for each line FOLDER PORT that it reads, which saves each the import.
+exits at once; FOLDER/model names what it serves, and FOLDER/born says when it
+began, in Unix seconds. `engine_server.py --fork` begins one for each line FOLDER PORT that it reads, which saves each the import.
 """
 
 import asyncio
@@ -30,9 +31,11 @@ async def main(folder, port):
         file.write(f"{os.getpid()}\n")
     if (folder / "broken").exists():
         return
-    vllm = SimulatedVllm("vllm")
+    model = folder / "model"
+    vllm = SimulatedVllm("vllm", **({"model_name": model.read_text()} if model.exists() else {}))
     scene = Scene([vllm])
-    began_t = created_t()
+    born = folder / "born"
+    began_t = float(born.read_text()) if born.exists() else created_t()
     began_s = time.monotonic() - (time.time() - began_t)
 
     def advance():

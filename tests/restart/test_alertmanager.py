@@ -1,6 +1,7 @@
 """Alertmanager's webhook: a routed alert asks for a restart through the guard, once, and takes it back when it ends."""
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -81,12 +82,26 @@ async def test_an_episode_is_restarted_once(tmp_path):
         now_t = time.time()
         await one.journal.write(Attempt(
             id="x", target="a", group="g", trigger="alertmanager", hook="h", actor="vllm-watch",
-            reason="alert EngineStuck (f1) fires since 2026-03-01T12:00:00Z", state="helped",
-            began_t=now_t - 9, called_t=now_t - 9, ended_t=now_t,
+            reason="alert EngineStuck (f1) fires since 2026-03-01T12:00:00Z", state="did_not_help",
+            began_t=now_t - 9, called_t=now_t - 9, ended_t=now_t - 5,
         ))  # fmt: skip
         assert (await one.ask(PATH, payload(alert())))[1]["known"] == ["f1"]
-        again = alert(began="2026-03-01T13:00:00Z")
+        again = alert(began=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}")
         assert (await one.ask(PATH, payload(again)))[1]["asked"] == ["f1"]
+
+
+async def test_an_episode_from_before_a_restart_that_helped_is_over(tmp_path):
+    """Whoever asked for that: the alert may go on firing for a while."""
+    async with station(tmp_path) as one:
+        now_t = time.time()
+        await one.journal.write(Attempt(
+            id="x", target="a", group="g", trigger="incident", hook="h", actor="vllm-watch", reason="no step",
+            state="helped", began_t=now_t - 9, called_t=now_t - 9, ended_t=now_t - 5,
+        ))  # fmt: skip
+        assert (await one.ask(PATH, payload(alert())))[1]["known"] == ["f1"]
+        for began in (f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "no time at all"):
+            again = alert(began, began=began)
+            assert (await one.ask(PATH, payload(again)))[1]["asked"] == [began]
 
 
 REFUSED = {

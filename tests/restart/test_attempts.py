@@ -75,7 +75,8 @@ class Run:
 
     async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> None:
         hook = command(self.server, self.script)
-        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time())
+        befores = {TARGET.name: self.world.targets.before(TARGET.name)}
+        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time(), "", befores)
         call = replace(CALL, attempt_id=attempt_id)
         await self.attempts.begin(attempt, [(call, hook)], self.world.settings, lock, _agrees)
 
@@ -189,7 +190,7 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
     await run.begin("a1")
     assert (await run.ended()).state == "cancelled"
     monkeypatch.undo()
-    monkeypatch.setattr(run.world.targets, "next_look", breaks)
+    monkeypatch.setattr(run.world.targets, "acting", breaks)
     await run.begin("a2")
     assert (await run.ended()).state == "uncertain"
     assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}

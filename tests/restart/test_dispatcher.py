@@ -56,7 +56,8 @@ async def test_fulfilled_request_is_gone_though_one_of_another_target_stands_fir
 ) -> None:
     """Asked for again it is a new request; the other target's still waits."""
     async with Story(server) as story:
-        story.world.watch(replace(TARGET, name="chat-1", group="other"), OFF)
+        other = replace(TARGET, name="chat-1", url="http://127.0.0.1:8", group="other")
+        story.world.watch(other, OFF)
         story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
         story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.attempts.outcomes)

@@ -17,6 +17,7 @@ from vllm_watch.restart import guard, verify
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.locks.base import Held, Lock
+from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.attempt import Attempt
 
 FREE = Answer(name="prometheus", allows=True, text="none fires")
@@ -154,50 +155,23 @@ async def test_a_lock_that_is_not_surely_ours_right_before_the_call_is_no_yes(
     assert server.lines("called") == []
 
 
-async def test_an_old_look_is_made_anew_before_the_call(
+async def test_a_scrape_that_begins_after_the_drain_is_waited_for(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The drain took long: a look that is due is waited for, for ten seconds at most."""
+    """One that began before it shows nothing of now; for a minute beyond two intervals at most."""
     async with Story(server) as story:
         targets, asked = story.world.targets, list[tuple[str, float]]()
-        is_old = [False]
-        keep, stale, next_look = story.world.evidence.keep, targets.stale, targets.next_look
-
-        async def evidence(attempt: Attempt) -> str | None:
-            is_old[0] = True
-            return await keep(attempt)
+        next_look = targets.next_look
 
         async def looked(name: str, timeout_seconds: float) -> bool:
             asked.append((name, timeout_seconds))
-            is_old[0] = False
             return await next_look(name, timeout_seconds)
 
-        story.world.evidence.keep = evidence  # type: ignore[method-assign]
-        monkeypatch.setattr(targets, "next_look", looked)
-        monkeypatch.setattr(
-            targets, "stale", lambda *of: "the last look is old" if is_old[0] else stale(*of)
-        )
-        story.dispatcher.submit(REQUEST)
-        assert (await story.fulfilled()).state == "helped"
-        assert asked[0] == ("chat-0", 10.0)
-
-
-async def test_a_look_that_is_fresh_is_not_waited_for(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call comes as soon as it may."""
-    async with Story(server) as story:
-        asked = list[float]()
-        next_look = story.world.targets.next_look
-
-        async def looked(name: str, timeout_seconds: float) -> bool:
-            asked.append(timeout_seconds)
-            return await next_look(name, timeout_seconds)
-
-        monkeypatch.setattr(story.world.targets, "next_look", looked)
-        story.dispatcher.submit(REQUEST)
-        assert (await story.fulfilled()).state == "helped"
-        assert 10.0 not in asked
+        with monkeypatch.context() as noted:
+            noted.setattr(targets, "next_look", looked)
+            story.dispatcher.submit(REQUEST)
+            assert (await story.fulfilled()).state == "helped"
+        assert asked[0] == ("chat-0", pytest.approx(70.0, abs=1.0))
 
 
 async def test_what_waits_is_asked_about_every_five_seconds(
@@ -308,7 +282,8 @@ async def test_each_attempt_has_a_name_of_its_own(server: Server) -> None:
 async def test_a_schedule_waits_though_no_incident_asks(server: Server) -> None:
     """What it waits for is its moment, and no trouble."""
     nightly = replace(REQUEST, trigger="schedule", schedule="nightly", incident_id=None)
-    triggers = {"triggers": ("schedule",)}
+    due = ScheduleSettings(name="nightly", cron="0 3 * * *")
+    triggers = {"triggers": ("schedule",), "schedules": (due,)}
     async with Story(server, answers=[FIRES], settings=triggers) as story:
         await story.decided(nightly)
         await story.asks(6)

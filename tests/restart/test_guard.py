@@ -50,12 +50,15 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a yes to trouble that is over": (
         {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False)},
          "request": {"approved_by": "ana"}}, "trigger", "the trouble is over"),
-    "a yes to what another process had": (
-        {"facts": {"incident": replace(INCIDENT, outlived=True)}, "request": {"approved_by": "ana"}},
-        "trigger", "another process has answered"),
-    "another process answers by now": (
-        {"facts": {"incident": replace(INCIDENT, outlived=True)}},
-        "trigger", "another process has answered since, and the incident was not found in it"),
+    "a yes to what the last scrape did not find": (
+        {"facts": {"incident": replace(INCIDENT, firing=False)}, "request": {"approved_by": "ana"}},
+        "trigger", "the last scrape did not find it"),
+    "an alert about another process": (
+        {"facts": {"replaced": "another process serves"}, "request": {"trigger": "alertmanager", "incident_id": None}},
+        "trigger", "another process serves"),
+    "a schedule whose conditions do not hold": (
+        {"facts": {"condition": "it runs for 8 s, less than 1000"}, "request": {"trigger": "schedule", "incident_id": None}},
+        "trigger", "it runs for 8 s, less than 1000"),
     "paused": (
         {"facts": {"pause": Pause(actor="ana", reason="migration")}}, "pause",
         "paused by ana: migration"),

@@ -106,8 +106,9 @@ class Story:
         self.world = World(self.server)
         targets = NotedTargets(self.world, self)
         targets.managed = self.world.targets.managed
+        attempt = replace(ATTEMPT, before=targets.before("chat-0").to_json())
         self.restart = Restart(
-            ATTEMPT, SETTINGS, targets, PendingWrites(self.journal), NotedEvidence(self.world, self)
+            attempt, SETTINGS, targets, PendingWrites(self.journal), NotedEvidence(self.world, self)
         )
 
     async def run(self) -> Attempt:

@@ -157,7 +157,8 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server: S
 async def test_two_of_a_group_do_not_pass_at_once(server: Server) -> None:
     """The budget is the group's: while one drains, what it will spend is spent."""
     async with Story(server) as story:
-        story.world.watch(replace(TARGET, name="chat-1"), story.world.settings)
+        mate = replace(TARGET, name="chat-1", url="http://127.0.0.1:8")
+        story.world.watch(mate, story.world.settings)
         story.world.incident("i2", target="chat-1")
         for target, incident in (("chat-0", "i1"), ("chat-1", "i2")):
             story.dispatcher.submit(replace(REQUEST, target=target, incident_id=incident))

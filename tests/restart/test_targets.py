@@ -225,7 +225,8 @@ async def test_a_reload_holds_at_once(tmp_path):
 
 
 async def test_one_engine_under_two_names(tmp_path):
-    """Of one address, however it is written, or of one process: its history is one, and it is no peer of its own."""
+    """Of one address, however it is written, of one process, or of one port of a pod: its history is one, and it is no
+    peer of its own."""
     async with station(tmp_path, targets=("a", "b", "c"), start=False) as one:
         managed, targets = one.restarts.targets.managed, one.restarts.targets
         assert targets.same_engine("a") == {"a"}
@@ -234,13 +235,41 @@ async def test_one_engine_under_two_names(tmp_path):
         one.look("a", start=7.0)
         one.look("c", start=7.0)
         assert targets.same_engine("a") == {"a", "b"}
+        assert targets.same_engine("c") == {"c"}
         for name in "ac":
-            one.board.targets[name].signals = replace(targets.signals(name), models=("m",))
+            looked = one.board.targets[name].looked
+            one.board.targets[name].looked = replace(looked, pids=frozenset({7, 8}))
         assert targets.same_engine("c") == {"a", "c"}
         (known,) = targets.history("b", [replace(ATTEMPT, target="a", group="a")])
         assert known.target == "b"
         managed["b"].target = replace(managed["b"].target, group="a")
         assert targets.peers("b") == Peers(healthy=0, total=1)
+
+
+async def test_twins_that_start_together_are_two(tmp_path):
+    """Two servers of one model, begun in the same tick: one that hangs leaves nobody to restart the other for."""
+    async with station(tmp_path, targets=("a", "b"), start=False) as one:
+        targets = one.restarts.targets
+        for name, state in (("a", "stalled"), ("b", "stalled")):
+            one.look(name, state, start=7.0)
+            one.board.targets[name].signals = replace(targets.signals(name), models=("m",))
+        assert targets.same_engine("a") == {"a"}
+        assert targets.peers("a") == Peers(healthy=0, total=2)
+
+
+async def test_two_targets_of_one_pod(tmp_path):
+    """Of one port they are one engine; of two ports, two."""
+    async with station(tmp_path, targets=("a", "b", "c"), start=False) as one:
+        managed, targets = one.restarts.targets.managed, one.restarts.targets
+        for name, url in (
+            ("a", "http://p:8000"),
+            ("b", "http://10.0.0.9:8000"),
+            ("c", "http://p:8001"),
+        ):
+            pod = replace(managed[name].target, url=url, pod="p", namespace="llm")
+            managed[name].target = pod
+        assert targets.same_engine("a") == {"a", "b"}
+        assert targets.same_engine("c") == {"c"}
 
 
 async def test_a_group_that_is_renamed_keeps_its_history(tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from vllm_watch.restart import verify
+from vllm_watch.restart.process import Process
 from vllm_watch.restart.verify import Verification
 from vllm_watch.settings.restart import VerifySettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
@@ -170,13 +171,23 @@ def test_what_a_restart_cost() -> None:
 
 
 def test_what_was_so_before_outlives_the_watcher() -> None:
-    """As the journal keeps it; of a server that was never seen nothing is known, and any counter that began anew is new."""
+    """As the journal keeps it; of a server that never answered nothing is known, and whatever answers is new."""
     was = verify.before(STUCK, ("engine_stalled", "overload"))
     assert verify.Before.from_json(json.loads(json.dumps(was.to_json()))) == was
     assert was.kinds == {"engine_stalled", "overload"}
     unseen = verify.before(None, ("engine_down",))
-    assert (unseen.process_start_time, unseen.restarts, unseen.throughput_ratio) == (None, 0, None)
-    verification = Verification(unseen, SETTINGS)
-    assert verification.update(5, up(), ()).text == "the old process still answers"
-    anew = replace(up(), engines={"0": replace(FRESH, restarts=1)})
-    assert verification.update(60, anew, ()).outcome == verify.HELPED
+    assert unseen == verify.Before(process=Process())
+    assert Verification(unseen, SETTINGS).update(5, up(), ()).outcome == verify.HELPED
+
+
+def test_what_the_last_release_wrote_is_read() -> None:
+    """A watcher that is upgraded while it verifies goes on."""
+    kept = {
+        "process_start_time": 7.0,
+        "restarts": 2,
+        "throughput_ratio": 0.3,
+        "kinds": ["overload"],
+    }
+    process = Process(start_time=7.0, restarts=2)
+    known = verify.Before(process=process, throughput_ratio=0.3, kinds=frozenset({"overload"}))
+    assert verify.Before.from_json(kept) == known

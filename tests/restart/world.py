@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.restart.hooks.calls import alive, started
+from tests.restart.hooks.calls import alive, started, until
 from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import Incidents
 from vllm_watch.board.looked import Looked
@@ -94,7 +94,13 @@ class Server:
             return 0
 
     def hang(self) -> None:
+        """Stop it; return once it stands still."""
         os.kill(self.pid, signal.SIGSTOP)
+        assert until(lambda: self.stopped)
+
+    @property
+    def stopped(self) -> bool:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def end_all(self) -> None:
         """Nothing that was ever started here outlives this."""
@@ -113,9 +119,8 @@ class Server:
         pid = self.pid
         if not pid or not alive(pid):
             return _signals("down", None, None, None)
-        stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
         requests = len(self.lines("requests"))
-        state = "stalled" if stopped else "serving"
+        state = "stalled" if self.stopped else "serving"
         ratio = fresh_ratio if state == "serving" else 0.0
         # Two processes may start within one clock tick; never with one PID.
         return _signals(state, started(pid) + pid / 1e6, ratio, float(requests))
@@ -204,6 +209,10 @@ class World:
             return
         server = self.servers.get(name, self.server)
         signals = replace(server.signals(self.fresh_ratio), target=name)
+        if not signals.up:  # what answered last is known, if anything ever did
+            known_t = None if entry.signals is None else entry.signals.process_start_time
+            engines = {} if known_t is None else signals.engines
+            signals = replace(signals, process_start_time=known_t, engines=engines)
         fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
         self.board.publish(signals, looked=Looked.now().ended(5.0, 4.0))
         self.gates.looked(signals)
@@ -235,6 +244,7 @@ class LookedAt(Targets):
 
     async def next_look(self, name: str, timeout_seconds: float) -> bool:
         await asyncio.sleep(self._world.look_seconds)
+        self._world.look(name)
         return self._world.seen
 
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
@@ -285,11 +295,14 @@ class Backends:
         answers: Callable[[], Iterable[Answer]] = tuple, holder: str = "test",
     ) -> None:  # fmt: skip
         self._hook, self._lock, self._answers, self.holder = hook, lock, answers, holder
-
+        self._made: Hook | None = None  # one object, as long as a reload does not change it
         self.others: dict[str, Hook] = {}  # by the name of the hook
 
     def hook(self, name: str) -> Hook | None:
-        return self.others.get(name) or self._hook()
+        hook = self._hook()
+        if getattr(hook, "_settings", hook) != getattr(self._made, "_settings", self._made):
+            self._made = hook
+        return self.others.get(name) or self._made
 
     def lock(self, settings: LockSettings) -> Lock | None:
         return self._lock()

@@ -18,17 +18,22 @@ class Looked:
     t: float  # Unix seconds
     monotonic_s: float
     fresh_seconds: float  # for so long it counts
+    pids: frozenset[int] = (
+        frozenset()
+    )  # of the engines' processes on this host, where they are known
 
     @classmethod
     def now(cls) -> "Looked":
         """A look begins."""
         return cls(time.time(), time.monotonic(), 0.0)
 
-    def ended(self, interval_seconds: float, timeout_seconds: float) -> "Looked":
+    def ended(
+        self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
+    ) -> "Looked":
         """Return it as one that counts for two intervals, and as long as this look and the next may take."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
-        return Looked(self.t, self.monotonic_s, fresh_s)
+        return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
         """Why nothing may be done any more for what it found, in words."""

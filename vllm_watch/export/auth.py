@@ -1,6 +1,6 @@
 """Who may change something: named bearer tokens from files, compared in constant time.
 
-Tokens are read again when their files change, so that one can be replaced without a restart. Wrong tokens
+Wrong tokens
 are counted per address: after a few it is told to slow down, and no more is written of it for a while. A right
 token is always taken: who guesses beside it, or shares its address, cannot lock it out. That costs nothing,
 because a token is too long to be guessed, and comparing one takes microseconds.
@@ -8,27 +8,19 @@ because a token is too long to be guessed, and comparing one takes microseconds.
 
 import hashlib
 import hmac
-import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from math import ceil
-from pathlib import Path
 
 import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
 from vllm_watch.settings.api import TokenSettings
-from vllm_watch.support.private_files import too_open
-from vllm_watch.support.redaction import never_show
+from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 
 _log = structlog.get_logger()
-
-TOKEN_CHARACTERS_MIN = 16
-"""Shorter ones can be guessed; `openssl rand -hex 32` makes a good one."""
-
-TOKEN_BYTES_MAX = 4096
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
 """So many wrong tokens of one address in a minute are a mistake; more are an attack or a loop."""
@@ -43,49 +35,11 @@ CALLERS_MAX = 1024
 """Addresses remembered for their failures; the oldest are forgotten."""
 
 
-class _Token:
-    """One token's file, and its digest as last read."""
-
-    def __init__(self, settings: TokenSettings) -> None:
-        self.settings = settings
-        self._stamp: tuple[int, int, int] | None = None
-        self._digest: bytes | None = None
-        self._told = ""
-
-    def digest(self) -> bytes | None:
-        """Return the SHA-256 of the token; None where the file cannot be used, which is logged once."""
-        try:
-            found = self.settings.file.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if stamp != self._stamp:
-                self._stamp, self._digest = stamp, None
-                self._digest = _digest_of(self.settings.file, found)
-        except (OSError, ValueError) as error:
-            self._digest = None
-            if str(error) != self._told:
-                _log.error("token_unusable", token=self.settings.name, because=str(error))
-            self._told = str(error)
-        return self._digest
-
-
-def _digest_of(file: Path, status: os.stat_result) -> bytes:
-    if too_open(status):
-        raise ValueError(
-            f"others may read {file}: chmod 600 it, or mount the Secret with defaultMode: 0440"
-        )
-    with file.open("rb") as opened:
-        token = opened.read(TOKEN_BYTES_MAX + 1).strip()
-    if len(token) > TOKEN_BYTES_MAX or len(token) < TOKEN_CHARACTERS_MIN:
-        raise ValueError(f"{file} holds no token of {TOKEN_CHARACTERS_MIN} characters or more")
-    never_show(token.decode(errors="replace"))
-    return hashlib.sha256(token).digest()
-
-
 class Auth:
     """Says who a caller is and whether they may."""
 
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
-        self._tokens = [_Token(each) for each in tokens]
+        self._tokens = [TokenFile(each) for each in tokens]
         self._failures: OrderedDict[str, list[float]] = OrderedDict()  # by address
         self._asked: dict[str, deque[float]] = {}  # by token; there are a hundred at most
 

@@ -5,9 +5,11 @@ and the moment at which it began to fire, is one request, however often it is se
 it. Source: Alertmanager's webhook payload, version 4.
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,6 +43,14 @@ class Alert:
     firing: bool
     began: str  # as Alertmanager wrote it
     labels: Mapping[str, str]
+
+    @property
+    def began_t(self) -> float:
+        """In Unix seconds; endless where that is no time."""
+        try:
+            return datetime.fromisoformat(self.began).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return math.inf
 
     @property
     def reason(self) -> str:
@@ -125,11 +135,12 @@ class AlertRequests:
             known = None  # it was resolved and fires anew
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
-        if await self._was_restarted(target, alert.reason):
+        if await self._was_restarted(target, alert):
             return "known"
         request = RestartRequest(
             target=target.name, group=target.group, trigger="alertmanager", reason=alert.reason,
             asked_t=now_t, actor=caller.actor, expires_t=now_t + REPEAT_SECONDS,
+            process=self._targets.process(target.name),
         )  # fmt: skip
         if known is None:
             await self._note(caller, alert, target, "", "asked for")
@@ -152,15 +163,16 @@ class AlertRequests:
             self._dispatcher.submit(other)
         return "cancelled"
 
-    async def _was_restarted(self, target: Target, reason: str) -> bool:
-        """Has this episode of this alert had its restart? It may go on firing for a while after."""
+    async def _was_restarted(self, target: Target, alert: Alert) -> bool:
+        """Has this episode of this alert had its restart, whoever asked? It may go on firing for a while after."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
-            each.target == target.name
-            and each.reason == reason
-            and (each.spent or each.open or each.state == "dry_run")
+            each.helped_since(target.name, alert.began_t)
+            or (each.target == target.name
+                and each.reason == alert.reason
+                and (each.spent or each.open or each.state == "dry_run"))
             for each in attempts
-        )
+        )  # fmt: skip
 
     async def _note(
         self, caller: Caller, alert: Alert, target: Target, before: str, after: str

@@ -16,7 +16,7 @@ from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Objection, Restart
+from vllm_watch.restart.restart import Changed, Objection, Restart, unchanged
 from vllm_watch.restart.targets import Targets
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
@@ -60,6 +60,7 @@ class Attempts:
         ] = []  # resumed then; its target is not found yet
         self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
         self._last: dict[str, Attempt] = {}  # of each target, as it ended or was found
+        self._stopping = False
         self._not_resumed = ""  # why not, as it was last logged
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
@@ -96,6 +97,27 @@ class Attempts:
             known.append(attempt)
         return tuple(known)
 
+    async def let_hooks_end(self) -> None:
+        """Call no more hooks, and wait for those that have begun: half of a restart leaves an engine down."""
+        self._stopping = True
+        # One that is begun meanwhile is told as it begins.
+        running = {restart for restart, _ in self._running.values()}
+        for restart in running:
+            restart.stopping = True
+        begun = [each for each in running if not each.idle.is_set()]
+        for each in begun:
+            _log.info(
+                "hook_awaited", target=each.attempt.target, attempt=each.attempt.id,
+                seconds_max=each.hook_seconds, because="vllm-watch stops once it has ended",
+            )  # fmt: skip
+        await asyncio.gather(*(each.hook_over() for each in begun))
+
+    @property
+    def hook_seconds(self) -> float:
+        """How long `let_hooks_end` may take."""
+        begun = (each.hook_seconds for each, _ in self._running.values() if not each.idle.is_set())
+        return max(begun, default=0.0)
+
     async def stop(self) -> None:
         """Stop waiting for them: what they did and have yet to show is in the journal."""
         tasks = [task for _, task in self._running.values()]
@@ -105,7 +127,7 @@ class Attempts:
 
     async def begin(
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
-        lock: Lock | None, objection: Objection,
+        lock: Lock | None, objection: Objection, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
         """Write down what the guard has agreed to; from then on it goes on by itself. `calls`: of its target first.
 
@@ -125,7 +147,7 @@ class Attempts:
             self._pending.add(ended)
             self._is_last(ended)
             raise
-        self._start(restart, partial(restart.run, calls, lock, objection), settings, lock)
+        self._start(restart, partial(restart.run, calls, lock, objection, changed), settings, lock)
 
     # --- what an earlier run of the watcher left
 
@@ -182,7 +204,7 @@ class Attempts:
             if attempt.gang:
                 text = f"the watcher ended while the hooks of {', '.join(attempt.names)} were called: each may have acted"
             attempt = await self._set_uncertain(attempt, text)
-        if last and _befores(attempt) is not None:
+        if last and verify.befores(attempt) is not None:
             self._unwatched.append((attempt, time.monotonic()))
             return
         if not last:
@@ -211,8 +233,8 @@ class Attempts:
         self._last.update(dict.fromkeys(attempt.names, attempt))
 
     def _verify(self, attempt: Attempt, settings: RestartSettings) -> None:
-        before, lock = _befores(attempt), self._backends.lock(settings.lock)
-        assert before is not None  # noqa: S101 - it was looked at when it was taken up
+        befores, lock = verify.befores(attempt), self._backends.lock(settings.lock)
+        assert befores is not None  # noqa: S101 - it was looked at when it was taken up
         restart = self._restart(attempt, settings)
         since_s = max(0.0, time.time() - attempt.acted_t)
 
@@ -222,14 +244,16 @@ class Attempts:
             held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
                 _log.error("lock_not_held", attempt=attempt.id, because=held.text)
-            return await restart.resume(before, since_s)
+            return await restart.resume(befores, since_s)
 
         self._start(restart, work, settings, lock)
 
     # --- carrying one out
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
-        return Restart(attempt, settings, self._targets, self._pending, self._evidence)
+        restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
+        restart.stopping = self._stopping
+        return restart
 
     def _start(
         self, restart: Restart, work: Callable[[], Awaitable[Attempt]], settings: RestartSettings,
@@ -283,17 +307,6 @@ class Attempts:
     def _count(self, attempt: Attempt) -> None:
         """It has ended; one that an earlier run left as uncertain ends anew here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
-
-
-def _befores(attempt: Attempt) -> dict[str, verify.Before] | None:
-    """What was so of each when its hook was called; None where that is not known."""
-    if attempt.before is None:
-        return None
-    said = {attempt.target: attempt.before, **(attempt.gang or {})}
-    try:
-        return {name: verify.Before.from_json(before) for name, before in said.items()}
-    except (TypeError, KeyError):
-        return None
 
 
 def _to_verify_again(attempt: Attempt) -> bool:

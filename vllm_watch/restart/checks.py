@@ -63,12 +63,14 @@ def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
     """May this trigger ask, and is its reason there now?"""
     if request.trigger == "manual":
-        return None
+        return None if facts.revoked is None else Refusal(facts.revoked)
     text = facts.stale
     if request.trigger not in settings.triggers:
         text = f"a restart by {request.trigger} is switched off (restart.triggers)"
     elif request.trigger == "incident":
         text = _incident_refusal(request, facts) or text
+    else:
+        text = text or facts.replaced or facts.condition
     return None if text is None else Refusal(text)
 
 
@@ -79,8 +81,6 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
     over = trouble_over(incident)
     if over is not None:
         return over
-    if incident.outlived:
-        return "another process has answered since, and the incident was not found in it"
     if not incident.firing:
         return "the last scrape did not find it"
     if request.person is not None:

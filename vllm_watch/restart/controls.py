@@ -9,7 +9,9 @@ from typing import Any
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart.facts import Pause
+from vllm_watch.settings.api import Right
 from vllm_watch.state.journal import LOST, Journal, approval
+from vllm_watch.support.token_file import TokenFile
 
 SILENCES_MAX = 1000
 
@@ -21,6 +23,9 @@ class Controls:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
+        self.tokens: Mapping[str, TokenFile] | None = (
+            None  # of people, by name; None: none are known
+        )
         self._void: set[str] = set()  # approvals that do not hold, and that the journal still has
         self.known = False
 
@@ -91,13 +96,28 @@ class Controls:
         """Who has said yes to this restart, while that holds: until the hook is called, or the trouble is over."""
         name = approval(incident_id, target)
         actor = self._entries.get(name, {}).get("actor")
-        return str(actor) if actor is not None and name not in self._void else None
+        if actor is None or name in self._void:
+            return None
+        return None if self.revoked(str(actor), "approve", name) else str(actor)
+
+    def revoked(self, actor: str, right: Right, name: str = "") -> bool:
+        """Is the token gone that has this right, or is it another than when the entry `name` was made with it?"""
+        if self.tokens is None:
+            return False
+        now, used = self._token(actor, right), self._entries.get(name, {}).get("token")
+        return now is None or used not in (None, now)
+
+    def _token(self, actor: str, right: Right) -> str | None:
+        """What tells the token of this name from the next one; None: there is none with this right."""
+        token = (self.tokens or {}).get(actor)
+        digest = token.digest() if token is not None and right in token.settings.may else None
+        return None if digest is None else digest.hex()[:16]
 
     async def approve(self, incident_id: str, target: str, actor: str, now_t: float) -> None:
         """A person's yes. Raises JournalError."""
         name = approval(incident_id, target)
         self._void.discard(name)
-        await self._set(name, {"actor": actor, "t": now_t})
+        await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
         """No yes to this incident holds any more; the journal is told of it at the next load."""

@@ -16,9 +16,12 @@ from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.restart.schedule import condition
+from vllm_watch.restart.targets import ManagedTarget, Targets, another
+from vllm_watch.restart.verify import Before
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
+from vllm_watch.state.journal import Journal, approval
 from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
@@ -52,59 +55,71 @@ class Decider:
 
         `asker`: the member of its gang for whose restart it is asked, and whose lock counts.
         """
+        request = self.standing(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
         alone = asker is not None or not self._targets.gang(request.target)
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
+        befores: dict[str, Before] = {}
         while True:  # with the facts of now: an answer may take long
             others = () if held is None else held.others
             facts = replace(
                 await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
                 lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
             )  # fmt: skip
+            before = self._targets.before(request.target)  # of the same scrape as the facts
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
-                return decision
+                return replace(decision, befores={request.target: before, **befores})
             if decision.check == "hook":
-                call = self.hook_call(request, managed, attempt_id)
+                call = self.hook_call(request, managed, attempt_id, before)
                 hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
                 blockers = await self._backends.ask_blockers(managed.settings.blockers)
             elif decision.check == "gang":
-                gang = await self._ask_gang(request, managed, attempt_id)
+                gang, befores = await self._ask_gang(request, managed, attempt_id)
             else:
                 held = await self._take(request, managed, attempt_id, lock)
 
+    def standing(self, request: RestartRequest) -> RestartRequest:
+        """Return the request without an approval whose token was revoked."""
+        name = approval(request.incident_id or "", request.target)
+        if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
+            return replace(request, approved_by=None)
+        return request
+
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
-    ) -> tuple[Answer, ...]:
-        """What the guard says of each that is restarted with the target; the first that objects is the last asked."""
+    ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
+        """What the guard says of each that is restarted with the target, and on what; the first that objects is the last asked."""
         wanted = guard.allowed(request, managed.settings).verdict
         answers: list[Answer] = []
+        befores: dict[str, Before] = {}
         for name in self._targets.gang(request.target):
             member = self._targets.managed[name]
             if member.settings.lock != managed.settings.lock:
-                return (Answer(name=name, allows=False, text="its restart.lock is another"),)
-            of_it = replace(request, target=name)
+                return (Answer(name=name, allows=False, text="its restart.lock is another"),), {}
+            of_it = replace(request, target=name, process=None)
             decision = await self.decide(of_it, member, attempt_id, None, asker=request.target)
             allows = decision.verdict in (wanted, guard.ACT)
             answers.append(Answer(name=name, allows=allows, text=decision.text))
+            befores |= decision.befores
             if not allows:
                 break
-        return tuple(answers)
+        return tuple(answers), befores
 
     def hook_call(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, before: Before
     ) -> HookCall:
         """Return what the hook is told."""
-        target, signals = managed.target, self._targets.signals(request.target)
+        target = managed.target
         return HookCall(
             attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
             trigger=request.trigger, reason=request.reason, engine=request.engine,
             incident_id=request.incident_id, kind=request.kind, cause=request.cause,
             namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
-            process_start_time=None if signals is None else signals.process_start_time,
+            process_start_time=before.process.start_time,
         )  # fmt: skip
 
     async def _facts(
@@ -127,12 +142,35 @@ class Decider:
             pause=controls.pause(now_t),
             incident=incident,
             stale=self._targets.stale(name, incident),
+            replaced=self._replaced(request),
+            condition=self._condition(request, managed.settings),
+            revoked=self._revoked(request),
             silenced=controls.silenced(request.incident_id or "", now_t),
             startup_seconds=self._targets.startup_seconds(name),
             start_failure=self._targets.start_failure(name),
             peers=self._targets.peers(name),
             version_first_t=controls.version_first_t,
         )
+
+    def _replaced(self, request: RestartRequest) -> str | None:
+        """Why what serves now is not what the request was made for; None where that cannot be told."""
+        now = self._targets.process(request.target)
+        if request.process is None or request.process.is_same(now) is not False:
+            return None
+        return another(now)
+
+    def _revoked(self, request: RestartRequest) -> str | None:
+        if request.trigger != "manual" or not self._controls.revoked(request.actor, "restart"):
+            return None
+        return f"the token {request.actor} was revoked"
+
+    def _condition(self, request: RestartRequest, settings: RestartSettings) -> str | None:
+        if request.schedule is None:
+            return None
+        schedule = next((s for s in settings.schedules if s.name == request.schedule), None)
+        if schedule is None:
+            return "the schedule is not configured any more"
+        return condition(schedule, self._targets.signals(request.target))
 
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]

@@ -9,6 +9,7 @@ import contextlib
 import secrets
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -26,6 +27,8 @@ from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.restart.verify import Before
+from vllm_watch.samples.target import Target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
@@ -38,9 +41,6 @@ AGAIN_SECONDS = 60.0
 """From an attempt that was given up before the call, or could not be written down, to the next asking:
 what was against it, and a readiness gate that was closed for nothing, must not come and go every few
 seconds."""
-
-NEXT_LOOK_SECONDS = 10.0
-"""How long a look that is due is waited for before a call is given up because the last one is old."""
 
 REQUESTS_MAX = 1000
 
@@ -182,12 +182,15 @@ class Dispatcher:
     ) -> tuple[Decision, Attempt | None]:
         lock, attempt_id = self._backends.lock(managed.settings.lock), secrets.token_hex(8)
         attempt = None
+        pending.request = self._decider.standing(pending.request)
         try:
             async with self._deciding:
                 decision = await self._decider.decide(pending.request, managed, attempt_id, lock)
                 await self._note(pending, decision)
                 if decision.verdict == guard.ACT:
-                    attempt = await self._begin(pending.request, managed, attempt_id, lock)
+                    attempt = await self._begin(
+                        pending.request, managed, attempt_id, lock, decision.befores
+                    )
                 elif lock is not None and lock.still_ours():
                     # What those who share it know is against it: it is not taken for nothing every few seconds.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
@@ -203,59 +206,78 @@ class Dispatcher:
         return decision, attempt
 
     async def _begin(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
-    ) -> Attempt:
-        settings = managed.settings
-        hook = self._backends.hook(settings.hook)
-        assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
-        pending = self._requests.get(request.key)
-        address = managed.target.address
-        gang = self._targets.gang(request.target)
-        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address, gang)
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
+        befores: Mapping[str, Before],
+    ) -> Attempt:  # fmt: skip
+        settings, pending = managed.settings, self._requests.get(request.key)
+        calls = [self._call(request, attempt_id, *each) for each in befores.items()]
+        targets = {name: self._targets.managed[name].target for name in befores}
+        attempt = request.attempt(
+            attempt_id, "intent", settings.hook, time.time(), managed.target.address, befores
+        )
 
-        async def objection() -> str | None:
+        def changed() -> str | None:
             if pending is not None and self._requests.get(request.key) is not pending:
                 return "the request was withdrawn"
-            if self._targets.gang(request.target) != gang:
+            if {request.target, *self._targets.gang(request.target)} != set(targets):
                 return "its gang is another by now"
+            hooks = (hook for _, hook in calls)
+            each = map(self._changed, targets.values(), hooks)
+            return next((text for text in each if text is not None), None)
+
+        async def objection() -> str | None:
             if lock is not None:
                 # Who shares it is to know of the call before it is made; if it is not, the end says so.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
-            due = [name for name in attempt.names if self._targets.stale(name, None) is not None]
-            await asyncio.gather(
-                *(self._targets.next_look(name, NEXT_LOOK_SECONDS) for name in due)
-            )
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        first = self._decider.hook_call(request, managed, attempt_id), hook
-        others = (self._call_of_member(replace(request, target=name), attempt_id) for name in gang)
-        calls = (first, *others)
-        await self.attempts.begin(attempt, calls, settings, lock, objection)
+        await self.attempts.begin(attempt, calls, settings, lock, objection, changed)
         if pending is not None:
             pending.attempt_id = attempt_id
         return attempt
 
-    def _call_of_member(self, request: RestartRequest, attempt_id: str) -> tuple[HookCall, Hook]:
-        member = self._targets.managed[request.target]
-        hook = self._backends.hook(member.settings.hook)
-        assert hook is not None  # noqa: S101 - as the other's
+    def _changed(self, target: Target, hook: Hook) -> str | None:
+        """Say what a reload has changed of a target that is to be restarted with this hook."""
+        now = self._targets.managed.get(target.name)
+        if now is None:
+            return f"{target.name} is not watched any more"
+        if now.target != target:
+            urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
+            return f"what is watched as {target.name} is another by now{urls}"
+        if self._backends.hook(now.settings.hook) is not hook:
+            return f"the hook of {target.name} is another by now"
+        return None
+
+    def _call(
+        self, request: RestartRequest, attempt_id: str, name: str, before: Before
+    ) -> tuple[HookCall, Hook]:
+        managed = self._targets.managed[name]
+        hook = self._backends.hook(managed.settings.hook)
+        assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
         # Who takes each id once, takes each member's.
-        return self._decider.hook_call(request, member, f"{attempt_id}-{request.target}"), hook
+        own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
+        return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """One that was given up before the call has done nothing: its request waits on."""
+        """One that was given up before the call has done nothing: its request waits on. One that helped has done
+        what all others asked for before it ended."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
+        served = {each for name in attempt.names for each in self._targets.same_engine(name)}
         for pending in list(self._requests.values()):
-            if pending.attempt_id != attempt.id:
-                continue
-            if attempt.state != "cancelled":
-                del self._requests[pending.request.key]
-            else:
+            if pending.attempt_id == attempt.id and attempt.state == "cancelled":
                 pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS
+            elif pending.attempt_id == attempt.id:
+                self._requests.pop(pending.request.key, None)
+            elif attempt.state == "helped" and pending.request.target in served:
+                self.withdraw(pending.request)
+                _log.info(
+                    "restart_request_done", target=pending.request.target,
+                    trigger=pending.request.trigger, attempt=attempt.id,
+                )  # fmt: skip
 
     async def _note(self, pending: PendingRequest, decision: Decision) -> None:
         """Write down and count what is new about this request; a dry run is on disk as an attempt."""

@@ -46,6 +46,9 @@ class Facts:
     pause: Pause | None = None
     incident: Incident | None = None  # the one that asks, as the board shows it
     stale: str | None = "it was not scraped"  # why the last look says nothing of now, in words
+    replaced: str | None = None  # why it is not the process that the request was made for, in words
+    condition: str | None = None  # why its schedule's conditions do not hold, in words
+    revoked: str | None = None  # why the person who asks may not (any more), in words
     silenced: bool = False  # has a person silenced that incident?
     startup_seconds: float | None = None  # how long this engine takes to start; None: never seen
     start_failure: str | None = None  # why no start can succeed, from the log or a crash loop

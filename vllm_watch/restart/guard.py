@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from vllm_watch.restart.checks import ASKED, CHECKS, Refusal
 from vllm_watch.restart.facts import Facts
 from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.verify import Before
 from vllm_watch.settings.restart import RestartSettings
 
 ACT, OBSERVE, APPROVE, ASK, WAIT, REFUSE = "act", "observe", "approve", "ask", "wait", "refuse"
@@ -30,6 +31,7 @@ class Decision:
     text: str
     until_t: float | None = None  # when asking again makes sense
     refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
+    befores: Mapping[str, Before] = field(default_factory=dict)  # what it was decided on, by target
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:

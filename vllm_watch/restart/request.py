@@ -1,8 +1,10 @@
 """What asks for a restart: an incident, a schedule, a person or Alertmanager."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vllm_watch.restart.process import Process
+from vllm_watch.restart.verify import Before
 from vllm_watch.state.attempt import Attempt
 
 TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
@@ -28,6 +30,9 @@ class RestartRequest:
     approved_by: str | None = None  # the person who approved it
     expires_t: float | None = None  # Unix seconds: it is void from then on
     schedule: str | None = None  # the name of the schedule that asks
+    process: Process | None = (
+        None  # which it was made for; None: the one that the incident was found in
+    )
     override_reason: str | None = None  # why this person overrides freezes and windows
 
     @property
@@ -48,13 +53,14 @@ class RestartRequest:
         hook: str,
         t: float,
         address: str = "",
-        gang: Sequence[str] = (),
+        befores: Mapping[str, Before] | None = None,
     ) -> Attempt:
         """Return the attempt that begins at Unix time `t` to do what was requested; `address`: of the target;
-        `gang`: the others that are restarted with it."""
+        `befores`: of the target, and of the others that are restarted with it."""
+        kept = {name: before.to_json() for name, before in (befores or {}).items()}
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,
             hook=hook, reason=self.reason, actor=self.person or self.actor, state=state,
             began_t=t, incident_id=self.incident_id, address=address,
-            gang=dict.fromkeys(gang) or None,
+            before=kept.pop(self.target, None), gang=kept or None,
         )  # fmt: skip

@@ -1,10 +1,11 @@
 """One attempt to restart one server, or all of a gang, from the intent on disk to the answer whether it helped.
 
-    intent (on disk) ─▶ evidence ─▶ drain ─▶ the guard once more ─▶ calling (on disk) ─▶ hook
+    intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard once more ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
 What is on disk is always ahead of what is done, never behind: a watcher that dies leaves an `intent`
 whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
+The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
 After the call the disk may fail without an end to the attempt: how it ended is written later
 (pending_writes.py). Nothing here decides: the guard does, and verify.
 
@@ -13,6 +14,7 @@ is one `calling` for all of them.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -68,6 +70,14 @@ _UNSEEN = TargetSignals(
 Objection = Callable[[], Awaitable[str | None]]
 """Asks the guard and the lock once more; None: there is nothing against it."""
 
+Changed = Callable[[], str | None]
+"""Says what a reload, or who asked, has changed since it was decided; None: nothing."""
+
+
+def unchanged() -> str | None:
+    """Nothing has."""
+    return None
+
 
 class Restart:
     """Carries one attempt to its end."""
@@ -78,6 +88,10 @@ class Restart:
     ) -> None:  # fmt: skip
         self.attempt = attempt
         self.stage = attempt.text  # what it does now, in words
+        self.hook_seconds = 0.0  # how long the hooks that are being called may take
+        self.stopping = False  # is no hook to be called any more?
+        self.idle = asyncio.Event()  # set while no hook is being called
+        self.idle.set()
         self._settings = settings
         self._targets = targets
         self._journal = journal
@@ -92,17 +106,38 @@ class Restart:
         self._show("the intent is in the journal")
 
     async def run(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
-    ) -> Attempt:
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        changed: Changed = unchanged,
+    ) -> Attempt:  # fmt: skip
         """Do what was intended; return the attempt as it ended."""
+        befores = verify.befores(self.attempt)
+        assert befores is not None  # noqa: S101 - it is part of every intent
         try:
-            against, calls = await self._prepare(calls, objection)
-            befores = {name: self._before(name) for name in self._names}
-            if against is None:
-                against = await self._write_call(befores, lock)
+            ended = await self._act(calls, lock, objection, changed, befores)
+        finally:
+            self.idle.set()
+        return ended or await self._verify(befores, time.monotonic())
+
+    async def _act(
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        changed: Changed, befores: Mapping[str, verify.Before],
+    ) -> Attempt | None:  # fmt: skip
+        """Call the hooks, if it may be; return the attempt where nothing was restarted."""
+
+        async def object_() -> str | None:
+            return await self._object(befores, objection, changed)
+
+        try:
+            calls = await self._prepare(calls, changed)
+            against = await object_()
+            self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
+            self.idle.clear()
+            against = against or await self._write_call(lock)
+            # Writing takes time, and the machine may have slept.
+            against = against or self._stopping() or self._not_as_decided(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, objection)
+            results = await self._call_hooks(calls, lock, object_)
         finally:
             # Before it is verified: a new process that gets no requests cannot show what it does.
             for name in self._names:
@@ -117,7 +152,10 @@ class Restart:
         await self._move_if_possible("verifying", self._words(
             {name: _told(each) for name, each in results.items()}
         ))  # fmt: skip
-        return await self._verify(befores, time.monotonic())
+        return None
+
+    def _stopping(self) -> str | None:
+        return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
@@ -125,23 +163,28 @@ class Restart:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
+    async def hook_over(self) -> None:
+        """Wait for the hooks that are being called, as long as they may take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.hook_seconds):
+                await self.idle.wait()
+
     async def give_up(self, text: str) -> Attempt:
         """End it where it stands: what may have acted is uncertain."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
     async def _prepare(
-        self, calls: Sequence[tuple[HookCall, Hook]], objection: Objection
-    ) -> tuple[str | None, Sequence[tuple[HookCall, Hook]]]:
-        """Keep evidence, drain, ask once more; return what is against it, and the calls with the evidence."""
+        self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
+    ) -> Sequence[tuple[HookCall, Hook]]:
+        """Keep evidence and drain; return the calls with the evidence."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
-        calls = [
+        await self._drain(changed)
+        return [
             (replace(call, evidence_path=path), hook)
             for (call, hook), path in zip(calls, paths, strict=True)
         ]
-        await self._drain()
-        return await self._object(objection), calls
 
     async def _keep_evidence(self, name: str) -> str | None:
         try:
@@ -151,7 +194,7 @@ class Restart:
             _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
             return None
 
-    async def _drain(self) -> None:
+    async def _drain(self, changed: Changed) -> None:
         began_s = time.monotonic()
         for name in self._names:
             self._targets.draining(name, on=True)
@@ -162,37 +205,54 @@ class Restart:
                 for name in self._names
             }
             self._show(self._words({name: text for name, (_, text) in progress.items()}))
-            if all(over for over, _ in progress.values()):
+            if all(over for over, _ in progress.values()) or changed() is not None:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    async def _object(self, objection: Objection) -> str | None:
-        """Ask once more; what cannot be asked objects."""
+    async def _object(
+        self, befores: Mapping[str, verify.Before], objection: Objection, changed: Changed
+    ) -> str | None:
+        """Scrape each once more, and ask once more; what cannot be asked objects."""
+        began_s = time.monotonic()
+        waits = (self._targets.scraped_since(name, began_s) for name in self._names)
+        seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
+        against = self._not_as_decided(befores, changed)
+        if against is not None:
+            return against
+        if not all(seen.values()):
+            unseen = ", ".join(name for name, scraped in seen.items() if not scraped)
+            return f"no scrape of {unseen} has ended since it was to be called"
         try:
             return await objection()
         except Exception as error:  # noqa: BLE001 - whatever it was, it is no yes
             _log.exception("objection_broke", attempt=self.attempt.id)
             return f"it could not be asked once more: {type(error).__name__}"
 
-    async def _write_call(
-        self, befores: Mapping[str, verify.Before], lock: Lock | None
-    ) -> str | None:
-        said = {name: before.to_json() for name, before in befores.items()}
-        before = said.pop(self.attempt.target)
-        called = replace(self.attempt, called_t=time.time(), before=before, gang=said or None)
+    def _not_as_decided(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
+        """Why the hooks must not be called: the one place that compares what is with what was decided on."""
+        against = changed()
+        if against is not None:
+            return against
+        # An incident says by itself whether the last scrape found it, in silence too.
+        silence_counts = self.attempt.trigger != "incident"
+        for name, before in befores.items():
+            text = self._targets.stale(name, None) or self._targets.replaced(
+                name, before.process, silence_counts=silence_counts
+            )
+            if text is not None:
+                again = "; ask again" if self.attempt.trigger == "manual" else ""
+                return self._words({name: text}) + again
+        return None
+
+    async def _write_call(self, lock: Lock | None) -> str | None:
+        called = replace(self.attempt, called_t=time.time())
         try:
             await self._move(called, "calling", "the hook is called")
         except JournalError as error:
             return f"not written down: {error.cause}"
-        # Writing takes time, and the machine may have slept.
         if lock is not None and not lock.still_ours():
             return "the lock was lost while the call was written down"
-        manual = self.attempt.trigger == "manual"
-        stale = () if manual else (self._targets.stale(name, None) for name in self._names)
-        return next((text for text in stale if text is not None), None)
-
-    def _before(self, name: str) -> verify.Before:
-        return verify.before(self._targets.signals(name), self._targets.firing_kinds(name))
+        return None
 
     async def _call_hooks(
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
@@ -203,6 +263,7 @@ class Restart:
         for retry in range(RETRIES_MAX + 1):
             if retry:
                 against = await self._against_again(due, results, lock, objection)
+                against = against or self._stopping()
                 if against is not None:
                     for call, _ in due:
                         text = f"{results[call.target].text}; not called again: {against}"
@@ -228,12 +289,11 @@ class Restart:
             # Others of the gang were restarted: what was wrong is gone with them, and half of a gang serves nobody.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
-        await asyncio.gather(*(self._targets.next_look(name, LOOK_SECONDS) for name in names))
-        return await self._object(objection)
+        return await objection()
 
     async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
         self._targets.acting(call.target, on=True)
-        limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
+        limit = _seconds_max(hook)
         try:
             async with asyncio.timeout(limit):
                 result = await hook.restart(call)
@@ -291,7 +351,8 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """After the call the disk may fail: what is known goes on in memory, and the log has the error."""
+        """The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
+        After the call the disk may fail: what is known goes on in memory, and the log has the error."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:
@@ -313,6 +374,10 @@ class Restart:
         if len(self._names) == 1:
             return next(iter(said.values()), "")
         return "; ".join(f"{name}: {text}" for name, text in said.items())
+
+
+def _seconds_max(hook: Hook) -> float:
+    return hook.timeout_seconds + HOOK_GRACE_SECONDS
 
 
 def _settled(seen: Mapping[str, verify.Progress]) -> set[str]:

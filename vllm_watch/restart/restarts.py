@@ -30,6 +30,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.journal import Journal, PassingJournal
+from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
 
@@ -99,6 +100,16 @@ class Restarts:
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work, name=name))
 
+    @property
+    def hook_seconds(self) -> float:
+        """How long `let_hooks_end` may take; 0.0: no hook is being called."""
+        return self.dispatcher.attempts.hook_seconds
+
+    async def let_hooks_end(self) -> None:
+        """Begin nothing more, and wait for the hooks that are being called, each within its timeout."""
+        self._schedule.stop()
+        await self.dispatcher.attempts.let_hooks_end()
+
     async def stop(self) -> None:
         """End everything within STOP_SECONDS; attempts under way are verified by the next run."""
         self._schedule.stop()
@@ -120,6 +131,7 @@ class Restarts:
         """Use these hooks from now on; what holds for targets comes with them."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
+        self._controls.tokens = {each.name: TokenFile(each) for each in config.api.tokens}
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
@@ -186,7 +198,7 @@ class Restarts:
             return
         self.dispatcher.submit(RestartRequest(
             target=name, group=managed.target.group, trigger="schedule",
-            reason=reason(schedule), schedule=schedule.name,
+            reason=reason(schedule), schedule=schedule.name, process=self.targets.process(name),
             asked_t=now_t, expires_t=due_t + schedule.misfire_seconds,
         ))  # fmt: skip
 

@@ -38,8 +38,9 @@ class Scheduled:
         if last_t is None or last_t > now_t:
             return now_t
         made = any(
-            each.target == target and each.reason == reason(schedule)
-            and each.began_t >= last_t and (each.spent or each.open or each.state == "dry_run")
+            each.helped_since(target, last_t)
+            or (each.target == target and each.reason == reason(schedule)
+                and each.began_t >= last_t and (each.spent or each.open or each.state == "dry_run"))
             for each in attempts
         )  # fmt: skip
         waits = not made and now_t - last_t <= schedule.misfire_seconds

@@ -14,6 +14,8 @@ from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.restart.checks import clock
 from vllm_watch.restart.facts import Peers
 from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.process import Process
+from vllm_watch.restart.verify import Before, before
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
@@ -29,6 +31,10 @@ FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
 HISTORY_SECONDS = 7 * 86400.0
 """What of the journal the guard is shown: budgets look back a day, breakers at the last attempt. Further back where
 an incident has been open for longer: what was tried for it is not forgotten."""
+
+SCRAPE_SECONDS = 60.0
+"""How long a scrape that is due is waited for, beyond two intervals: that of a server that hangs takes up to 30 s,
+and it may have begun too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """The event loop says so often that it runs; silent for that long, the process was suspended."""
@@ -59,20 +65,24 @@ class Targets:
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These, and no others, are watched from now on."""
-        before, self.managed = self.managed, {}
+        known, self.managed = self.managed, {}
         for target, settings in targets:
-            known = before.get(target.name) or ManagedTarget(target, settings)
-            known.target, known.settings = target, settings
-            self.managed[target.name] = known
+            managed = known.get(target.name) or ManagedTarget(target, settings)
+            managed.target, managed.settings = target, settings
+            self.managed[target.name] = managed
             self.mark_changed(target.name)
-        for gone in before.keys() - self.managed.keys():
+        for gone in known.keys() - self.managed.keys():
             self._gates.forget(gone)
+            self._wake(gone)  # no scrape of it comes any more
 
     def looked(self, name: str) -> None:
         """A look at the target has ended."""
         signals = self.signals(name)
         if signals is not None:
             self._gates.looked(signals)
+        self._wake(name)
+
+    def _wake(self, name: str) -> None:
         event = self._next_looks.pop(name, None)
         if event is not None:
             event.set()
@@ -87,12 +97,57 @@ class Targets:
             return False
         return True
 
+    async def scraped_since(self, name: str, since_s: float) -> bool:
+        """Wait for a scrape that began since then (monotonic) to end; False: none did in time, or it is gone."""
+        entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
+        if entry is not None:
+            waited_until_s += 2 * entry.interval_seconds
+        while name in self.managed:
+            looked = None if entry is None else entry.looked
+            if looked is not None and looked.monotonic_s >= since_s:
+                return True
+            left_s = waited_until_s - time.monotonic()
+            if left_s <= 0 or not await self.next_look(name, left_s):
+                return False
+            entry = self._board.targets.get(name)
+        return False
+
     # --- what the board shows
 
     def signals(self, name: str) -> TargetSignals | None:
         """The last look; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
+
+    def process(self, name: str) -> Process:
+        """The process that the last scrape found, or that answered last."""
+        managed, entry = self.managed.get(name), self._board.targets.get(name)
+        looked = None if entry is None else entry.looked
+        pids = () if looked is None else looked.pids
+        target = None if managed is None else managed.target
+        return Process.of(target, self.signals(name), pids)
+
+    def before(self, name: str) -> Before:
+        """What the last scrape found, for a restart that is decided on it."""
+        return before(self.signals(name), self.firing_kinds(name), self.process(name))
+
+    def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
+        """Why the last scrape did not find the process that was decided about; None: it did.
+
+        `silence_counts`: a process that answered then and does not now may be gone. While nothing answers, nothing
+        newer than the last process is known: one that was silent already is still that.
+        """
+        now = self.process(name)
+        same = decided.is_same(now)
+        if same is None:
+            return (
+                "it is not known whether the process that answers is the one that was decided about"
+            )
+        if not same:
+            return another(now)
+        if silence_counts and decided.up and not now.up:
+            return "the process that was decided about does not answer any more"
+        return None
 
     async def tick(self) -> None:
         """Notice when this process is suspended, until cancelled."""
@@ -220,26 +275,18 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """The names under which the target's engine is watched: of one address, or of one process."""
+        """The names under which the target's engine is watched: of one address, pod and port, or PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
-        address, process = own.target.address, self._process(name)
+        place, pids = own.target.place, set(self.process(name).pids)
         return frozenset(
             other
             for other, managed in self.managed.items()
             if other == name
-            or (address and managed.target.address == address)
-            or (process is not None and self._process(other) == process)
+            or managed.target.place == place
+            or not pids.isdisjoint(self.process(other).pids)
         )
-
-    def _process(self, name: str) -> tuple[object, ...] | None:
-        """When its process started, to 10 ms, and what it serves. Two pods are two: in a large fleet some start together."""
-        signals, managed = self.signals(name), self.managed[name]
-        if signals is None or not signals.up or managed.target.pod:
-            return None
-        known = signals.process_start_time is not None and signals.models
-        return (signals.process_start_time, signals.version, signals.models) if known else None
 
     def history_since_t(self, now_t: float) -> float:
         """From when on attempts still count, in Unix seconds."""
@@ -319,6 +366,12 @@ def _is_fresh(entry: TargetEntry) -> bool:
         return False
     age_s = time.time() - entry.signals.t
     return age_s <= max(FRESH_SECONDS_MIN, FRESH_LOOKS * entry.interval_seconds)
+
+
+def another(process: Process) -> str:
+    """Return the sentence about a process that took the place of the one in question."""
+    since = "" if process.start_time is None else f" since {clock(process.start_time)}"
+    return f"another process {'serves' if process.up else 'ran'}{since}"
 
 
 def _missing(attempt: Attempt) -> str | None:

@@ -10,8 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vllm_watch.restart.process import Process
 from vllm_watch.settings.restart import VerifySettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
 
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
@@ -35,11 +37,10 @@ _ILL = ("stalled", "failing", "collapsed", "down")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What was so when the hook was called."""
+    """What was so when the restart was decided, from one scrape; in the journal with the intent."""
 
-    process_start_time: float | None  # Unix seconds
-    restarts: int  # counter resets seen so far, over all engines
-    throughput_ratio: float | None  # ÷ when fresh; 0.0 where no step was made; None: unknown
+    process: Process
+    throughput_ratio: float | None = None  # ÷ when fresh; 0.0 where no step was made; None: unknown
     kinds: frozenset[str] = frozenset()  # of the incidents that fired
 
     def to_json(self) -> dict[str, Any]:
@@ -48,21 +49,39 @@ class Before:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Return what `to_json` made; raises TypeError or KeyError for anything else."""
-        return cls(**{**kept, "kinds": frozenset(kept["kinds"])})
+        """Return what `to_json` made, or an older version; raises TypeError or KeyError for anything else."""
+        kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
+        if "process" in kept:
+            process = Process.from_json(kept["process"])
+        else:  # 0.1
+            process = Process(start_time=kept["process_start_time"], restarts=kept["restarts"])
+        return cls(process=process, throughput_ratio=ratio, kinds=kinds)
 
 
-def before(signals: TargetSignals | None, firing_kinds: Collection[str]) -> Before:
-    """Return what is to be remembered of the server when the hook is called."""
+def before(
+    signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
+) -> Before:
+    """Return what is to be remembered of a server whose restart is decided; `process`: as it is known beside `signals`."""
+    process = process or Process.of(None, signals)
     if signals is None:
-        return Before(process_start_time=None, restarts=0, throughput_ratio=None)
+        return Before(process=process)
     stuck = not signals.up or signals.state in ("stalled", "down")
     return Before(
-        process_start_time=signals.process_start_time,
-        restarts=_restarts(signals),
+        process=process,
         throughput_ratio=0.0 if stuck else _ratio(signals),
         kinds=frozenset(firing_kinds),
     )
+
+
+def befores(attempt: Attempt) -> dict[str, Before] | None:
+    """Return what was so before an attempt, by target; None: that is not known."""
+    if attempt.before is None:
+        return None
+    kept = {attempt.target: attempt.before, **(attempt.gang or {})}
+    try:
+        return {name: Before.from_json(each) for name, each in kept.items()}
+    except (TypeError, KeyError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +122,8 @@ class Verification:
             return Progress(
                 f"it does not answer yet, {since_s:.0f} of at most {self._start_seconds:.0f} s"
             )
-        if not self._is_new(signals):
+        now = Process.of(None, signals)
+        if not self._is_new(now):
             if since_s >= STOP_SECONDS:
                 text = "the old process still serves: nothing was restarted"
                 return self._ended(DID_NOT_HELP, text)
@@ -113,13 +133,18 @@ class Verification:
                 text = f"it answers but does not serve: {signals.state_text}"
                 return self._ended(DID_NOT_HELP, text)
             return Progress("it answers, and does not serve yet")
+        models = self._before.process.models[:1], now.models[:1]  # adapters may be loaded later
+        if all(models) and models[0] != models[1]:
+            text = f"it came back with another model: {models[1][0]}, not {models[0][0]}"
+            return self._ended(DID_NOT_HELP, text)
         return self._serving(since_s, signals, firing_kinds)
 
-    def _is_new(self, signals: TargetSignals) -> bool:
-        was, now = self._before.process_start_time, signals.process_start_time
-        if was is not None and now is not None:
-            return now != was
-        return _restarts(signals) > self._before.restarts
+    def _is_new(self, now: Process) -> bool:
+        was = self._before.process
+        same = was.is_same(now)
+        if same is None:
+            return was.restarts is None or (now.restarts or 0) > was.restarts
+        return not same
 
     def _serving(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]
@@ -151,10 +176,6 @@ class Verification:
         if was is None or ratio is None:
             return Progress(text, outcome)
         return Progress(text, outcome, min(ratio, 1.0) - min(was, 1.0))
-
-
-def _restarts(signals: TargetSignals) -> int:
-    return sum(engine.restarts for engine in signals.engines.values())
 
 
 def _ratio(signals: TargetSignals) -> float | None:

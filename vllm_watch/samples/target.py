@@ -39,6 +39,13 @@ class Target:
         return f"{'localhost' if host in LOOPBACK else host}:{port}"
 
     @property
+    def place(self) -> tuple[str, ...]:
+        """Where its process listens: of two targets that have the same, both are of one process."""
+        if self.pod:
+            return self.namespace, self.pod, self.host_and_port.rpartition(":")[2]
+        return (self.address,)
+
+    @property
     def host_and_port(self) -> str:
         """Where it is reached, as a scrape configuration writes it: an IPv6 address in brackets."""
         parts = urlsplit(self.url)

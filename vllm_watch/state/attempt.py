@@ -43,7 +43,9 @@ class Attempt:
     payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
     text: str = ""  # how it stands, or how it ended, in words
     address: str = ""  # of the target, host:port; "" where that is no identity
-    before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it, from the call on
+    before: Mapping[str, Any] | None = (
+        None  # verify.Before as JSON holds it: what it was decided on
+    )
     gang: Mapping[str, Any] | None = (
         None  # the others that are restarted with it: name → their `before`
     )
@@ -57,6 +59,10 @@ class Attempt:
     def acted_t(self) -> float:
         """When it may have touched the server: from then on budget and cooldown count."""
         return self.began_t if self.called_t is None else self.called_t
+
+    def helped_since(self, target: str, t: float) -> bool:
+        """Did it cure the target, and end after Unix time `t`? What was asked for until then is done."""
+        return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property
     def open(self) -> bool:

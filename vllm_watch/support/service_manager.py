@@ -42,9 +42,10 @@ class ServiceManager:
         self._tell("READY=1", *self._news())
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
-    async def stopping(self) -> None:
-        """Say that we end; no beat is sent from now on, nor asked for."""
-        self._tell("STOPPING=1", "STATUS=Stopping")
+    async def stopping(self, seconds: float = 0.0) -> None:
+        """Say that we end; no beat is sent from now on, nor asked for. `seconds`: what we wait for before that."""
+        more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
+        self._tell("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
             self._beats.cancel()
             with suppress(asyncio.CancelledError):

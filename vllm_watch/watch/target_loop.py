@@ -88,8 +88,11 @@ class TargetLoop:
         """The last look at it as its host takes it; None where it does not run on this host."""
         if not self._source.local:
             return None
-        pids = frozenset[int]() if self._cpu is None else self._cpu.pids
-        return ServerLook.of(self._watch.signals, self._watch.incidents, pids)
+        return ServerLook.of(self._watch.signals, self._watch.incidents, self._pids)
+
+    @property
+    def _pids(self) -> frozenset[int]:
+        return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
         """Show no look any more, also not one that is under way. Its task is to be cancelled, and a library may
@@ -161,7 +164,7 @@ class TargetLoop:
             signals = _not_judged(look.observation)
         if signals is not None:
             late_s = self.lateness_seconds[-1]
-            looked = looked.ended(self._interval_seconds, self._timeout_seconds)
+            looked = looked.ended(self._interval_seconds, self._timeout_seconds, self._pids)
             self._publisher.look(self.target, self._watch, look, signals, events, looked, late_s)
             self._tell(look.observation, signals)
         self._send_canary(look.observation)

@@ -1,0 +1,296 @@
+"""A restart is of the process that it was decided about: not of the next one, whoever asked, and of none that cannot be known."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.restart.dispatching import PERSON, Story
+from tests.restart.station import station
+from tests.restart.world import REQUEST, TARGET, Server
+from vllm_watch.restart import dispatcher as dispatcher_module
+from vllm_watch.restart import targets as targets_module
+from vllm_watch.restart import verify
+from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.process import Process
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.settings.restart_times import ScheduleSettings
+from vllm_watch.state.attempt import Attempt
+
+FREE = Answer(name="prometheus", allows=True, text="none fires")
+FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
+NIGHTLY = ScheduleSettings(name="nightly", cron="0 3 * * *", throughput_ratio_max=0.5)
+SETTINGS_ALL: dict[str, Any] = {
+    "triggers": ("incident", "schedule", "alertmanager"), "schedules": (NIGHTLY,), "cooldown_seconds": 0.0,
+}  # fmt: skip
+ALERT = replace(REQUEST, trigger="alertmanager", incident_id=None)
+REQUESTS = {
+    "an incident": REQUEST,
+    "a schedule": replace(REQUEST, trigger="schedule", schedule="nightly", incident_id=None),
+    "an alert": ALERT,
+    "a person": PERSON,
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(targets_module, "SCRAPE_SECONDS", 1.0)
+    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+
+
+def replaced(server: Server) -> None:
+    """Its own supervisor ends the process, and another serves."""
+    os.kill(server.pid, signal.SIGKILL)
+    server.start()
+
+
+def ended(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+
+
+def in_the_drain(story: Story, happens: Callable[[Server], None]) -> None:
+    keep = story.world.evidence.keep
+
+    async def evidence(attempt: Attempt) -> str | None:
+        path = await keep(attempt)
+        happens(story.server)
+        return path
+
+    story.world.evidence.keep = evidence  # type: ignore[method-assign]
+
+
+async def attempted(story: Story, request: RestartRequest) -> Attempt:
+    """Ask for it; return the attempt as it ended."""
+    if request.trigger == "manual":
+        await story.dispatcher.decide_now(request)
+    else:
+        story.dispatcher.submit(request)
+    await story.until(lambda: story.dispatcher.attempts.outcomes)
+    return await story.over()
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_a_process_that_took_its_place_in_the_drain_is_left_alone(
+    server: Server, request_: RestartRequest
+) -> None:
+    """Whoever asked; and a person is told to ask again."""
+    async with Story(server, settings=SETTINGS_ALL) as story:
+        in_the_drain(story, replaced)
+        attempt = await attempted(story, request_)
+        assert attempt.state == "cancelled"
+        assert attempt.text.startswith("another process serves since 20")
+        assert attempt.text.endswith("; ask again") is (request_ is PERSON)
+        assert server.lines("called") == []
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_a_process_that_hangs_or_is_gone_is_restarted(
+    server: Server, request_: RestartRequest
+) -> None:
+    """A dead one says no start time: it is the last that answered."""
+    ended(server)
+    async with Story(server, settings=SETTINGS_ALL) as story:
+        request = replace(request_, schedule=None)
+        assert (await attempted(story, request)).state == "helped"
+        assert len(server.lines("called")) == 1
+
+
+async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server) -> None:
+    """Whoever starts it again is at it."""
+    replaced(server)
+    async with Story(server, settings=SETTINGS_ALL) as story:
+        in_the_drain(story, ended)
+        attempt = await attempted(story, PERSON)
+        assert (attempt.state, attempt.text) == (
+            "cancelled", "the process that was decided about does not answer any more; ask again",
+        )  # fmt: skip
+        assert server.lines("called") == []
+
+
+async def test_without_a_scrape_since_it_was_decided_nothing_is_called(server: Server) -> None:
+    """A person's wish, too: it waits for a scrape, and not for ever."""
+    async with Story(server) as story:
+        story.world.board.targets[TARGET.name].interval_seconds = 0.1
+
+        def blind(_: Server) -> None:
+            story.world.look = lambda name: None  # type: ignore[method-assign]
+
+        in_the_drain(story, blind)
+        attempt = await attempted(story, PERSON)
+        assert attempt.state == "cancelled"
+        assert attempt.text.startswith("no scrape of chat-0 has ended since")
+        assert server.lines("called") == []
+
+
+async def test_the_intent_names_the_process(server: Server) -> None:
+    """On disk before anything is done: where it was, when it began, and what it served."""
+    async with Story(server) as story:
+        known = story.world.targets.process(TARGET.name)
+        in_the_drain(story, replaced)
+        attempt = await attempted(story, REQUEST)
+        (kept,) = await story.journal.attempts()
+        assert kept.before is not None
+        assert Process.from_json(kept.before["process"]) == known
+        assert (known.address, known.start_time) == (
+            "127.0.0.1:9",
+            pytest.approx(time.time(), abs=60),
+        )
+        assert kept.state == attempt.state == "cancelled"
+
+
+async def test_a_request_is_about_the_process_that_served_when_it_was_made(server: Server) -> None:
+    """An alert waits for a blocker; the engine is replaced, and serves."""
+    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
+        alert = replace(ALERT, process=story.world.targets.process(TARGET.name))
+        await story.decided(alert)
+        replaced(server)
+        story.answers[:] = [FREE]
+        (pending,) = story.dispatcher.waiting(TARGET.name)
+        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
+        assert pending.decision is not None
+        assert pending.decision.text.startswith("another process serves since")
+        assert server.lines("called") == []
+
+
+async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
+    """It was slow when it fell due, and is not any more when the blocker is gone, nor after the drain."""
+    request = REQUESTS["a schedule"]
+    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
+        replaced(server)
+        story.world.fresh_ratio = 0.3
+        decision = await story.decided(request)
+        assert list(decision.refusals) == ["blockers"]
+        story.world.fresh_ratio, story.answers[:] = 1.0, [FREE]
+        (pending,) = story.dispatcher.waiting(TARGET.name)
+        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
+        assert pending.decision is not None
+        assert pending.decision.text == "it does 100% of what it did when fresh, more than 50%"
+
+        def recovers(_: Server) -> None:
+            story.world.fresh_ratio = 1.0
+
+        in_the_drain(story, recovers)
+        story.world.fresh_ratio = 0.3
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        attempt = await story.over()
+        assert (attempt.state, attempt.text) == (
+            "cancelled", "trigger: it does 100% of what it did when fresh, more than 50%",
+        )  # fmt: skip
+        assert server.lines("called") == []
+
+
+async def test_a_schedule_that_a_reload_removed_is_due_no_more(server: Server) -> None:
+    """It waited for a blocker meanwhile."""
+    async with Story(server, answers=[FIRES], settings=SETTINGS_ALL) as story:
+        story.world.fresh_ratio = 0.3
+        replaced(server)
+        await story.decided(REQUESTS["a schedule"])
+        story.world.settings = story.world.settings.model_copy(update={"schedules": ()})
+        story.answers[:] = [FREE]
+        (pending,) = story.dispatcher.waiting(TARGET.name)
+        await story.until(lambda: pending.decision and pending.decision.check == "trigger")
+        assert pending.decision is not None
+        assert pending.decision.text == "the schedule is not configured any more"
+
+
+async def test_a_schedule_does_not_restart_what_has_just_begun(tmp_path):
+    """It fell due for a process that had run long enough, and waited for a pause to end."""
+    nightly = {"name": "nightly", "cron": "0 3 * * *", "uptime_seconds_min": 1000}
+    async with station(
+        tmp_path, mode="auto", peers="none", triggers=["schedule"], schedules=[nightly]
+    ) as one:
+        one.look(start=time.time() - 5000)
+        await one.ask("/api/v1/pause", {"reason": "x"})
+        (schedule,) = one.config.restart.schedules
+        one.restarts._due("a", schedule)
+        (pending,) = await one.decided()
+        assert pending.decision.check == "pause"
+        one.look(start=time.time() - 8)
+        await one.ask("/api/v1/resume", {"reason": "x"})
+        for _ in range(400):
+            if pending.decision.check == "trigger":
+                break
+            await asyncio.sleep(0.01)
+        assert pending.decision.text.startswith("another process serves since")
+        assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize("other", ["an alert", "a schedule"])
+async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
+    server: Server, other: str
+) -> None:
+    """It was under way for an incident: once the cooldown is over, the fresh engine is left alone."""
+    async with Story(server, settings=SETTINGS_ALL | {"schedules": ()}) as story:
+        in_the_drain(
+            story, lambda _: story.dispatcher.submit(replace(REQUESTS[other], schedule=None))
+        )
+        assert (await attempted(story, REQUEST)).state == "helped"
+        assert story.dispatcher.waiting(TARGET.name) == []
+        assert len(server.lines("called")) == 1
+
+
+async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server) -> None:
+    """Theirs is still to be done, when the breaker lets it."""
+    async with Story(server, script="does nothing", settings=SETTINGS_ALL) as story:
+        in_the_drain(story, lambda _: story.dispatcher.submit(ALERT))
+        assert (await attempted(story, REQUEST)).state == "did_not_help"
+        assert len(story.dispatcher.waiting(TARGET.name)) == 1
+
+
+RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
+    "its URL": (
+        lambda story: move(story, replace(TARGET, url="http://127.0.0.1:7")),
+        "what is watched as chat-0 is another by now: http://127.0.0.1:7, not http://127.0.0.1:9"),
+    "its group": (
+        lambda story: move(story, replace(TARGET, group="other")), "what is watched as chat-0 is another by now"),
+    "it is gone": (
+        lambda story: story.world.targets.managed.clear(), "chat-0 is not watched any more"),
+    "its hook": (lambda story: setattr(story, "script", "does nothing"), "the hook of chat-0 is another by now"),
+    "its hook is gone": (lambda story: setattr(story, "known", False), "the hook of chat-0 is another by now"),
+}  # fmt: skip
+
+
+def move(story: Story, target: Any) -> None:
+    story.world.targets.managed[TARGET.name].target = target
+
+
+@pytest.mark.parametrize(("change", "text"), RELOADS.values(), ids=RELOADS)
+async def test_a_reload_in_the_drain_stops_it(
+    server: Server, change: Callable[[Story], Any], text: str
+) -> None:
+    """What was decided is not what is configured."""
+    async with Story(server) as story:
+        in_the_drain(story, lambda _: change(story))
+        attempt = await attempted(story, REQUEST)
+        assert (attempt.state, attempt.text) == ("cancelled", text)
+        assert server.lines("called") == []
+
+
+SAME: dict[str, tuple[dict[str, Any], dict[str, Any], bool | None]] = {
+    # what was decided about, what the last scrape found, and whether it is the same
+    "it began at the same time": ({"start_time": 1.0}, {"start_time": 1.0}, True),
+    "it began later": ({"start_time": 1.0}, {"start_time": 2.0}, False),
+    "it is silent": ({"start_time": 1.0}, {"start_time": 1.0, "up": False}, True),
+    "another answered, and is silent": ({"start_time": 1.0}, {"start_time": 2.0, "up": False}, False),
+    "it was silent, and answers": ({"start_time": 1.0, "up": False}, {"start_time": 1.0}, True),
+    "what answers does not say when it began": ({"start_time": 1.0, "restarts": 0}, {"restarts": 0}, None),
+    "it never answered, and does not": ({"up": False}, {"up": False}, True),
+    "it never answered, and something does": ({"up": False}, {"start_time": 2.0}, None),
+    "it never answered, and something does, without a time": ({"up": False}, {"restarts": 0}, None),
+    "no times, counters go on": ({"restarts": 3}, {"restarts": 3}, True),
+    "no times, counters began anew": ({"restarts": 3}, {"restarts": 4}, False),
+    "no times, a PID": ({"pids": (7,), "restarts": 0}, {"pids": (7, 8), "restarts": 0}, True),
+    "no times, another PID": ({"pids": (7,), "restarts": 0}, {"pids": (8,), "restarts": 0}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("was", "now", "same"), SAME.values(), ids=SAME)
+def test_same_process(was: dict[str, Any], now: dict[str, Any], same: bool | None) -> None:
+    """By its start; where none is told by its PIDs, then by counters that go on."""
+    assert Process(**{"up": True, **was}).is_same(Process(**{"up": True, **now})) is same
