@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 4.0
@@ -132,12 +134,7 @@ class Etcd:
                 url, data=json.dumps(document), timeout=timeout, allow_redirects=False
             ) as response,
         ):
-            body = bytearray()
-            async for part in response.content.iter_any():
-                body += part
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise ValueError(f"an answer of over {ANSWER_BYTES_MAX >> 20} MiB")
-        said = json.loads(body)
+            said = http_answer.document(await http_answer.body(response, ANSWER_BYTES_MAX))
         if not isinstance(said, dict):
             raise ValueError("what answers is no etcd")  # noqa: TRY004 - one kind for what is no JSON
         if response.status != 200 or "error" in said:  # noqa: PLR2004 - HTTP
@@ -149,6 +146,9 @@ class Etcd:
         if not any(each.startswith("https:") for each in access.endpoints):
             return True
         try:
+            for file in (access.ca_file, access.certificate_file, access.key_file):
+                if file is not None:
+                    regular_file.check(file)
             context = ssl.create_default_context(cafile=access.ca_file)
             if access.certificate_file is not None:
                 context.load_cert_chain(access.certificate_file, access.key_file)

@@ -20,6 +20,7 @@ from vllm_watch.errors import RecordingError
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.sources import log_pieces
+from vllm_watch.support import regular_file
 
 STEP_SECONDS = 10.0
 """vLLM's interval of the line (VLLM_LOG_STATS_INTERVAL)."""
@@ -151,6 +152,6 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("BinaryIO", gzip.open(path, "rb")) if packed else path.open("rb")
+    file = regular_file.opened(path)
+    packed = file.peek(2)[:2] == b"\x1f\x8b"
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if packed else file
