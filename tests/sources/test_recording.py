@@ -466,7 +466,7 @@ def test_a_file_that_holds_something_is_left_alone(tmp_path):
 
 def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
     """The kernel's own full device: the error says what to do."""
-    monkeypatch.setattr(recording, "_append_to", lambda _: open("/dev/full", "ab"))
+    monkeypatch.setattr(recording, "_append_to", lambda _: open("/dev/full", "ab"))  # noqa: SIM115
     writer = Writer(tmp_path / "trace.jsonl.gz", bytes_max=1 << 20)
 
     with pytest.raises(RecordingError, match="No space left on device"):

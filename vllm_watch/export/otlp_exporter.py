@@ -61,6 +61,8 @@ class Exporter:
         logger.addHandler(self._said)
         logger.propagate = False
         try:
+            if settings.ca_file is not None:
+                regular_file.check(settings.ca_file)
             self._exporter = OTLPMetricExporter(
                 endpoint=settings.endpoint, headers=_headers(settings.headers_file), timeout=TRY_SECONDS,
                 certificate_file=None if settings.ca_file is None else str(settings.ca_file),

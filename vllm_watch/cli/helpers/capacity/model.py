@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from vllm_watch.capacity.plan import Checkpoint
 from vllm_watch.cli.helpers import checkpoints, progress
-from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
 
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
 _HUB = "https://huggingface.co"
-_HUB_SECONDS = 10.0
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # as long as the Hub has them
 
 
@@ -109,7 +105,10 @@ def _checkpoint_bytes(folder: Path) -> int | None:
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
     base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
     names = ("config.json", *((checkpoints.INDEXES[0],) if weights_gib is None else ()))
-    fetched = asyncio.run(_fetch([f"{base}/{name}" for name in names]))
+    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client, for this alone
+
+    urls = [f"{base}/{name}" for name in names]
+    fetched = asyncio.run(hub.fetch(urls, _CONFIG_BYTES_MAX))
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
@@ -118,26 +117,3 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
         metadata = _parse(fetched[1], f"{named}/{names[1]}").get("metadata")
         size = metadata.get("total_size") if isinstance(metadata, dict) else None
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
-
-
-async def _fetch(urls: list[str]) -> list[bytes | WatchError]:
-    """Return what each URL has, or why it was not had; all within one deadline."""
-    timeout = aiohttp.ClientTimeout(total=_HUB_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-        return await asyncio.gather(*(_fetched(session, url) for url in urls))
-
-
-async def _fetched(session: aiohttp.ClientSession, url: str) -> bytes | WatchError:
-    if not url.startswith(("https://", "http://")):
-        return WatchError(f"HF_ENDPOINT: {url} is no web address", f"leave it out, or set {_HUB}")
-    try:
-        async with session.get(url) as answer:
-            if answer.ok:
-                return await http_answer.body(answer, _CONFIG_BYTES_MAX)
-            remedy = "check the name; of a gated model give a local copy of its config.json"
-            return WatchError(f"{url} answers {answer.status}", remedy)
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        timed_out = isinstance(error, TimeoutError)
-        why = f"not whole within {_HUB_SECONDS:g} s" if timed_out else str(error)
-        remedy = "give the model's folder or its config.json instead"
-        return WatchError(f"{url} cannot be reached: {why}", remedy)
