@@ -24,7 +24,6 @@ from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.sources import log_history, recording, what_answered
-from vllm_watch.sources.discovery_files import FileTargets
 from vllm_watch.state import file as state_file
 from vllm_watch.state import seal
 
@@ -85,7 +84,9 @@ READERS = {
 
 def _web(pipe: Path) -> Path:
     made = pipe.with_name("web.yaml")
-    made.write_text(json.dumps({"tls_server_config": {"cert_file": str(pipe), "key_file": str(pipe)}}))
+    made.write_text(
+        json.dumps({"tls_server_config": {"cert_file": str(pipe), "key_file": str(pipe)}})
+    )
     return made
 
 
@@ -113,7 +114,9 @@ async def test_blockers_token(tmp_path: Path) -> None:
     """A question that cannot be asked blocks the restart."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    settings = BlockersSettings(prometheus_url="http://127.0.0.1:1", queries=("up",), token_file=pipe)
+    settings = BlockersSettings(
+        prometheus_url="http://127.0.0.1:1", queries=("up",), token_file=pipe
+    )
     async with aiohttp.ClientSession() as session:
         [found] = await blockers.ask(settings, session)
     assert found.allows is None
