@@ -15,7 +15,7 @@ from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
-from vllm_watch.support import allocator, logs, regular_file
+from vllm_watch.support import allocator, descriptors, logs, regular_file
 from vllm_watch.support.service_manager import ServiceManager
 from vllm_watch.watch.host_loop import GpuSource
 
@@ -115,6 +115,7 @@ def collect_rarely() -> None:
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
     allocator.give_back_large_pieces()
+    descriptors.raise_limit()
     collect_rarely()
     logs.configure(config.log)
 
