@@ -152,6 +152,7 @@ async def test_the_daemon_goes_on_and_ends(tmp_path: Path) -> None:
             assert refused.status == 401
         [unusable] = process.events("token_unusable")
         assert "is a pipe" in unusable["because"]
+        assert unusable["token_name"] == "ana"
         config.unlink()
         os.mkfifo(config)
         process.process.send_signal(signal.SIGHUP)

@@ -61,7 +61,7 @@ class _Token:
         except (OSError, ValueError) as error:
             self._digest = None
             if str(error) != self._told:
-                _log.error("token_unusable", token=self.settings.name, because=str(error))
+                _log.error("token_unusable", token_name=self.settings.name, because=str(error))
             self._told = str(error)
         return self._digest
 
@@ -96,7 +96,7 @@ class Auth:
             too_many = given is not None and self._count(caller, request.path)
             return _slower("Too many wrong tokens", FAILURES_SECONDS) if too_many else _no_token()
         if right not in found.may:
-            _log.warning("token_may_not", caller=caller, token=found.name, right=right)
+            _log.warning("token_may_not", caller=caller, token_name=found.name, right=right)
             return refusal(
                 403,
                 f"The token {found.name} may not {right}",
