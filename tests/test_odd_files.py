@@ -164,5 +164,24 @@ async def test_the_daemon_goes_on_and_ends(tmp_path: Path) -> None:
         assert await process.end() == 0
 
 
+async def test_the_log_names_the_token_that_may_not(tmp_path: Path) -> None:
+    """Whose it was; never the token itself."""
+    token, config = tmp_path / "token", tmp_path / "config.yaml"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    tokens = [{"name": "alertmanager", "file": str(token), "may": ["alertmanager"]}]
+    config.write_text(json.dumps({"api": {"tokens": tokens}}))
+    async with daemon("--config", config, "--target", "a=http://127.0.0.1:1") as process:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{process.url}/-/reload", headers={"Authorization": f"Bearer {TOKEN}"}) as refused,
+        ):  # fmt: skip
+            assert refused.status == 403
+        assert await process.end() == 0
+        [said] = process.events("token_may_not")
+        assert (said["token_name"], said["right"]) == ("alertmanager", "reload")
+        assert TOKEN not in json.dumps(process.lines)
+
+
 async def _until(true: Callable[[], object], process: DaemonProcess) -> None:
     await process.until(lambda _: true())
