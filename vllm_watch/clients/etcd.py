@@ -74,10 +74,13 @@ class Etcd:
         """Return what is kept under a prefix, as the majority knows it at this moment."""
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         said = await self._call("kv/range", {"key": _to(prefix), "range_end": _to(end)})
-        return [
-            Kept(_from(each["key"]), _from(each.get("value", "")), int(each.get("lease", 0)))
-            for each in said.get("kvs", ())
-        ]
+        try:
+            return [
+                Kept(_from(each["key"]), _from(each.get("value", "")), int(each.get("lease", 0)))
+                for each in said.get("kvs", ())
+            ]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise _not_etcd() from None
 
     async def grant(self, lease_id: int, seconds: int) -> None:
         """Make a lease of our own number."""
@@ -86,7 +89,10 @@ class Etcd:
     async def keep(self, lease_id: int) -> bool:
         """Begin a lease's time anew; False: it has ended."""
         said = await self._call("lease/keepalive", {"ID": str(lease_id)})
-        return int((said.get("result") or {}).get("TTL", 0)) > 0
+        try:
+            return int((said.get("result") or {}).get("TTL", 0)) > 0
+        except (TypeError, ValueError, AttributeError):
+            raise _not_etcd() from None
 
     async def revoke(self, lease_id: int) -> None:
         """End a lease and all its keys; one that has ended is fine."""
@@ -157,6 +163,10 @@ class Etcd:
             remedy = "check ca_file, certificate_file and key_file"
             raise EtcdError(cause, remedy) from None
         return context
+
+
+def _not_etcd() -> EtcdError:
+    return EtcdError("what answers is not etcd", "check restart.lock.endpoints")
 
 
 def _refused(status: int, said: dict[str, Any]) -> None:

@@ -71,6 +71,12 @@ class Answer(NamedTuple):
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
 
+def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a part of an object, such as its metadata; empty if it has none, or something else there."""
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """Where the API server is, and who we are there."""
