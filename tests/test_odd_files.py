@@ -94,7 +94,7 @@ def _web(pipe: Path) -> Path:
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path, reader: object) -> None:
     """No reader waits for a writer; each raises as for a file that it cannot read."""
     pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
+    os.mkfifo(pipe, 0o600)
     came: list[object] = []
 
     def read() -> None:

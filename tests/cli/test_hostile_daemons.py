@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.answering import Answering, answer, answering
+from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
 from vllm_watch.cli.helpers.capacity import hub
+from vllm_watch.restart.hooks import base, gate
+from vllm_watch.settings.hooks import GateHook
 
 COMMANDS = {
     "pause": ("pause", "--reason", "x"),
@@ -57,6 +60,18 @@ def test_an_answer_in_two_segments_is_read_whole(capsys, other, token, command) 
         other.pieces = (whole[:cut], whole[cut:])
         status, out, err = run(capsys, other, *command, token=token)
         assert (status, out, err) == (0, "attempt a1 has begun: every check passed\n", "")
+
+
+async def test_a_rehearsal_reads_the_daemons_answer_whole(other) -> None:
+    """`hook test` of the hook `gate`: what the daemon knows of probes, in two segments."""
+    whole = answer(b'{"liveness_asked_seconds": 1.0, "starts": [1795000000.0]}')
+    other.pieces = (whole[:-20], whole[-20:])
+    hook = gate.Hook(GateHook(name="gate"), base.Tools(watcher_url=other.url))
+    first, _ = await hook.rehearse(call(process_start_time=1795000000.0))
+    assert (first.ok, first.text.split("; ")[0]) == (True, "the liveness probe asked 1 s ago")
+    other.pieces = (answer(NONSENSE["deep JSON"]),)
+    first, _ = await hook.rehearse(call())
+    assert (first.ok, "which does not answer at" in first.text) == (False, True)
 
 
 NONSENSE = {
