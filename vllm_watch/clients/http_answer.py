@@ -19,7 +19,7 @@ class TooLongError(aiohttp.ClientPayloadError):
     """A body has more bytes than are read."""
 
     def __init__(self, bytes_max: int) -> None:
-        super().__init__(f"its body has more than {bytes_max:,} bytes")
+        super().__init__(f"it sends more than {bytes_max:,} bytes")
         self.bytes_max = bytes_max
 
 
