@@ -7,12 +7,17 @@ An answer comes in as many pieces as the network makes of it, so a single read r
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
-from aiohttp import web
 
-Message = aiohttp.ClientResponse | web.Request
+
+class Message(Protocol):
+    """An answer of a server's, or a request to ours."""
+
+    @property
+    def content(self) -> aiohttp.StreamReader:
+        """The body, as it comes."""
 
 
 class TooLongError(aiohttp.ClientPayloadError):
