@@ -349,7 +349,11 @@ def test_a_bare_on_is_no_boolean_here(tmp_path, text, expected):
 
 UNREADABLE = {
     "missing": (lambda path: None, "no such file or directory", "name a file that can be read"),
-    "a folder": (lambda path: path.mkdir(), "is a directory", "name a file that can be read"),
+    "a folder": (
+        lambda path: path.mkdir(),
+        "is a folder, not a regular file",
+        "name a file that can be read",
+    ),
     "not UTF-8": (
         lambda path: path.write_bytes(b"listen: x\nlog: \xff\n"),
         "line 2: is not UTF-8",

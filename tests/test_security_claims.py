@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from tests.daemon_process import ROOT
+from tests.fuzz.targets import TARGETS
 
 PAGE = (ROOT / "docs/security.md").read_text()
 
@@ -55,7 +56,7 @@ CLAIMS = {
     # signatures
     "signs its request. A receiver refuses": ("restart/hooks/test_webhook.py::test_example_of_the_page_verifies",),
     # secrets
-    "or root's with a group that may read it (0440)": ("support/test_private_files.py::test_whether_others_may_read_a_secret", "deploy/test_kubernetes.py::test_files_of_the_secret_serve_with_the_modes_that_they_get"),
+    "or root's with a group that may read it (0440)": ("support/test_regular_file.py::test_whether_a_file_keeps_a_secret", "deploy/test_kubernetes.py::test_files_of_the_secret_serve_with_the_modes_that_they_get"),
     "are shown nowhere: logs, errors, metrics": ("test_secrets_stay_secret.py::test_no_secret_comes_out_anywhere", "support/test_redaction.py::test_secrets_are_hidden_by_one_list"),
     "the path of a webhook": ("support/test_redaction.py::test_the_path_of_a_webhook_is_hidden",),
     "with its control characters as escapes": ("support/test_visible.py::test_commands_show_them", "support/test_visible.py::test_the_log_shows_them"),
@@ -94,3 +95,24 @@ def test_each_section_that_claims_something_is_tried() -> None:
         name for name, text in told if not any(claim in text.replace("\n", " ") for claim in CLAIMS)
     ]
     assert untried == []
+
+
+INPUTS = PAGE.split("| input | written by |")[1].split("\n\n")[0].splitlines()[2:]
+
+
+@pytest.mark.parametrize("row", INPUTS, ids=[row.split("|")[1].strip() for row in INPUTS])
+def test_each_input_has_a_bound_and_a_test_that_is_there(row: str) -> None:
+    """The last column is what `make fuzz` knows."""
+    _, what, who, bound, test, fuzzed, _ = (cell.strip() for cell in row.split("|"))
+    assert what
+    assert who
+    assert bound
+    file, _, function = test.strip("`").partition("::")
+    assert function in functions(file)
+    assert all(name in TARGETS for name in re.findall(r"`(\w+)`", fuzzed))
+    assert fuzzed
+
+
+def test_whatever_is_fuzzed_is_an_input_of_the_table() -> None:
+    named = {name for row in INPUTS for name in re.findall(r"`(\w+)`", row.split("|")[5])}
+    assert named == set(TARGETS)

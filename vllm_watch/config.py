@@ -49,7 +49,7 @@ from vllm_watch.settings.target import (
 )
 from vllm_watch.settings.tls import TlsFileError
 
-_FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
+FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
 _PORT_MAX = 65535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>\d{1,5})")
 
@@ -330,7 +330,7 @@ def load(
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    return yaml_text.read(path, _FILE_BYTES_MAX)
+    return yaml_text.read(path, FILE_BYTES_MAX)
 
 
 def _readable(file: Path) -> bool:

@@ -32,6 +32,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.state.folder import StateFolder
+from vllm_watch.support import descriptors
 from vllm_watch.support.service_manager import ServiceManager
 from vllm_watch.watch.chart_memory import ChartMemory
 from vllm_watch.watch.hang_stacks import HangStacks
@@ -278,6 +279,7 @@ class Daemon:
         self.board.nothing_watched = self._discovery.nothing_found
         if found is not None:
             self._targets = found
+            descriptors.say_if_few(len(found))
         elif not even_if_unchanged:
             return
         if self._targets is None:

@@ -129,7 +129,10 @@ WRONG = {
     "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is no URL"),
     "no recording": (["--trace", "nowhere.jsonl"], "nowhere.jsonl"),
     "no log": (["--engine-log", "nowhere.log"], "nowhere.log cannot be read"),
-    "no log of vLLM": (["--engine-log", "/dev/null"], "names no attention kernels"),
+    "no log of vLLM": (
+        ["--engine-log", __file__.replace("test_advise", "conftest")],
+        "names no attention kernels",
+    ),
     "two at once": (["--engine-log", "a", "--trace", "b"], "--trace with --engine-log"),
 }
 

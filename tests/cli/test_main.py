@@ -229,7 +229,7 @@ def test_control_c_is_met_quietly(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     process = subprocess.Popen(
-        [sys.executable, "-m", "vllm_watch", "check-config", str(fifo)],
+        [sys.executable, "-m", "vllm_watch", "diagnose", str(fifo)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with open(fifo, "w"):  # opens when the command does: it waits in there now, or is about to

@@ -125,7 +125,7 @@ async def test_check_config_looks_at_notifiers(tmp_path):
 
 
 WRONG = {
-    "a file that others may read": (lambda f: f.chmod(0o644), "others may read urls_file", "chmod 600"),
+    "a file that others may read": (lambda f: f.chmod(0o644), "urls_file cannot be read: others may read it: chmod 600 it, or mount the Secret with defaultMode: 0440", "name a file"),
     "a file that is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory", "name a file"),
     "a service that there is not": (lambda f: f.write_text("nosuch://s3cr3t"), "URL 1 (nosuch) is none that apprise takes", "see https://"),
 }  # fmt: skip

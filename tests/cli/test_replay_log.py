@@ -14,7 +14,7 @@ from vllm_watch.lab.reading import read
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.sources import log_history
+from vllm_watch.sources import log_history, log_pieces
 
 V1 = "(APIServer pid=7) INFO {at} [loggers.py:127] Engine 000: Avg prompt throughput: {p:.1f} tokens/s, Avg generation throughput: {g:.1f} tokens/s, Running: {r} reqs, Waiting: {w} reqs, GPU KV cache usage: {kv:.1f}%, Prefix cache hit rate: 0.0%"
 V0 = "INFO {at} metrics.py:467] Avg prompt throughput: {p:.1f} tokens/s, Avg generation throughput: {g:.1f} tokens/s, Running: {r} reqs, Swapped: 0 reqs, Pending: {w} reqs, GPU KV cache usage: {kv:.1f}%, CPU KV cache usage: 0.0%."
@@ -78,6 +78,26 @@ def test_numbers_of_a_line():
     assert time.gmtime(look.t)[:6] == (2025, 12, 31, 10, 0, 0)
     assert (engine.engine, engine.requests_running, engine.requests_waiting) == ("1", 3, 2)
     assert (engine.kv_cache_usage, engine.prompt_tokens, engine.generation_tokens) == (0.125, 1000, 100)  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_is_no_text_is_refused_at_its_beginning(tmp_path, capsys, monkeypatch, packed):
+    """A disk's image, an archive: its end is never read."""
+    noise = bytes(range(256)) * (4 << 10)
+    file = tmp_path / "vllm.log"
+    file.write_bytes(gzip.compress(noise * 40, 1) if packed else noise * 40)
+    lengths = []
+    reading = log_pieces._read
+
+    def counted(opened):
+        for piece in reading(opened):
+            lengths.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(log_pieces, "_read", counted)
+    assert main(["replay", str(file)]) == 2
+    assert "is not a log" in capsys.readouterr().err
+    assert sum(lengths) <= 1 << 20
 
 
 def test_a_log_without_such_a_line_is_refused(tmp_path, capsys):

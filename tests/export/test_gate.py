@@ -71,7 +71,10 @@ async def test_only_what_may_be_a_probe_is_heard(site, monkeypatch, headers, tar
         assert await response.text() == ("kill 1795000000\n" if heard else "ok\n")
 
 
-@pytest.mark.parametrize("via", ["", "X-Forwarded-For", "Forwarded", "Via"])
+@pytest.mark.parametrize(
+    "via",
+    ["", "X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP", "X-Not-Known"],
+)
 async def test_a_proxy_at_the_pods_own_address_is_no_probe(site, monkeypatch, via):
     """The pod's address in place of loopback's, which no test can count on."""
     keeper, session = site

@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.export.demo_board import fill
+from tests.export.raw_http import send
 from tests.export.small_board import small_board
 from tests.told import made, told
 from vllm_watch.board.board import Board
@@ -202,6 +203,60 @@ async def test_reload_is_for_this_machine_and_not_for_other_sites():
             assert json.loads(text)["error"] == f"{address} may not reload"
 
 
+PROXIES = {
+    "nginx": {"X-Real-IP": "203.0.113.9"},
+    "an ingress": {"X-Forwarded-Host": "watch.example"},
+    "Cloudflare": {"CF-Connecting-IP": "203.0.113.9"},
+    "Akamai": {"True-Client-IP": "203.0.113.9"},
+    "Envoy": {"X-Envoy-External-Address": "203.0.113.9"},
+    "Squid": {"Via": "1.1 squid"},
+    "one that nobody has heard of": {"X-Original-Caller": "203.0.113.9"},
+}
+
+
+@pytest.mark.parametrize("headers", PROXIES.values(), ids=PROXIES)
+async def test_whoever_comes_through_a_proxy_of_this_host_is_not_this_host(headers):
+    """Its address is loopback's, those of its callers are not."""
+
+    async def reload(actor, source) -> None:
+        pytest.fail("reloaded")
+
+    async with serving(reload=reload) as url:
+        status, text, _ = await ask("POST", f"{url}/-/reload", headers=headers)
+        assert (status, json.loads(text)["error"]) == (403, "127.0.0.1 may not reload")
+
+
+async def test_a_proxy_that_adds_no_header_speaks_an_old_http():
+    """As nginx does unless it is told otherwise."""
+
+    async def reload(actor, source) -> None:
+        pytest.fail("reloaded")
+
+    async with serving(reload=reload) as url:
+        port = int(url.rpartition(":")[2])
+        bare = b"POST /-/reload HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert (await send(port, bare)).statuses == [403]
+
+
+async def test_clients_of_this_host_reload_with_all_that_they_send():
+    """Browsers, curl and aiohttp send none of a proxy's headers."""
+    reloaded = []
+
+    async def reload(actor, source) -> None:
+        reloaded.append(actor)
+
+    async with serving(reload=reload) as url:
+        browser = {
+            "Accept-Language": "en", "Cache-Control": "no-cache", "DNT": "1", "Origin": url, "Pragma": "no-cache",
+            "Priority": "u=1, i", "Referer": f"{url}/", "Sec-Ch-Ua-Platform": '"Linux"', "Sec-Fetch-Site": "same-origin",
+            "Sec-GPC": "1", "Upgrade-Insecure-Requests": "1", "Cookie": "a=b",
+        }  # fmt: skip
+        assert (await ask("POST", f"{url}/-/reload", headers=browser))[0] == 200
+        curl = await asyncio.create_subprocess_exec("curl", "-sSf", "-X", "POST", f"{url}/-/reload")
+        assert await asyncio.wait_for(curl.wait(), 30) == 0
+        assert len(reloaded) == 2
+
+
 def other_address() -> str | None:
     """An address of this machine that is not loopback; None where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -237,6 +292,17 @@ async def test_without_configuration_there_is_nothing_to_reload():
         ("0.0.0.0", "10.0.0.7:9464", 200),
         ("0.0.0.0", "[fe80::1]", 200),
         ("0.0.0.0", "localhost", 200),
+        ("127.0.0.1", "[::1].evil.example", 421),
+        ("127.0.0.1", "[::1]evil.example:9464", 421),
+        ("127.0.0.1", "localhost:9470.evil.example", 421),
+        ("127.0.0.1", "127.0.0.1:80:evil", 421),
+        ("127.0.0.1", "localhost:", 421),
+        ("127.0.0.1", "evil@localhost", 421),
+        ("127.0.0.1", "localhost/evil", 421),
+        ("127.0.0.1", "[::1", 421),
+        ("0.0.0.0", "10.0.0.7.evil.example", 421),
+        ("0.0.0.0", "[10.0.0.7]", 421),
+        ("0.0.0.0", "10.0.0.7:80:evil", 421),
     ],
 )
 async def test_host_names_that_are_answered_to(bound, host, status):

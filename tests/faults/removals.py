@@ -136,7 +136,7 @@ HOST = {
     ),
     "configuration half-written": Removal(
         "the refusal of an empty file",
-        (Cut("cli/run.py", "empty = path.is_file() and not path.read_bytes().strip()", "empty = False"),),
+        (Cut("cli/run.py", "empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()", "empty = False"),),
     ),
 }  # fmt: skip
 

@@ -88,19 +88,45 @@ async def delivered(process):
             await asyncio.sleep(0.01)
 
 
+SLOW_DISK = """
+import os
+
+opened, times = os.open, []
+
+
+def slow(path, *more, **options):
+    found = opened(path, *more, **options)
+    gate = os.environ["SLOW_UNTIL_CLOSED"]
+    if str(path) == os.environ["SLOW_FILE"] and os.path.exists(gate):
+        times.append(path)
+        if len(times) == 2:  # the first look only asks whether it is empty
+            with open(gate) as waits:
+                waits.read()
+    return found
+
+
+os.open = slow
+"""
+"""Opens one file, and waits before it is read: as a disk on a network does that is slow."""
+
+
 async def test_a_storm_of_sighups(tmp_path):
     """A hundred signals during one reload are one more, with the newest text; looks go on meanwhile."""
-    config, pipe, engine = tmp_path / "watch.yaml", tmp_path / "pipe", Engine()
+    config, newest, gate = (tmp_path / name for name in ("watch.yaml", "newest.yaml", "gate"))
+    engine = Engine()
     await engine.start()
     config.write_text(naming(engine.port, "old"))
-    async with daemon("--config", config, environ=ENVIRON) as process:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_DISK)
+    slow = {"PYTHONPATH": str(tmp_path), "SLOW_FILE": str(config), "SLOW_UNTIL_CLOSED": str(gate)}
+    async with daemon("--config", config, environ=ENVIRON | slow) as process:
         await process.until(lambda status: calls(named(status, "one")), PATIENCE_SECONDS)
-        config.unlink()
-        os.mkfifo(config)  # this reload takes as long as we like
+        config.write_text(naming(engine.port, "middle"))
+        os.mkfifo(gate)  # this reload takes as long as we like
         process.process.send_signal(signal.SIGHUP)
-        end = await being_read(config)
-        config.rename(pipe)
-        config.write_text(naming(engine.port, "new"))
+        end = await being_read(gate)
+        gate.unlink()
+        newest.write_text(naming(engine.port, "new"))
+        newest.rename(config)  # the one that is read is still the one before
         before = calls(named(await process.status(), "one"))
         for _ in range(STORM):
             process.process.send_signal(signal.SIGHUP)
@@ -108,7 +134,6 @@ async def test_a_storm_of_sighups(tmp_path):
         await process.until(
             lambda status: calls(named(status, "one")) > before + 2, PATIENCE_SECONDS
         )
-        os.write(end, naming(engine.port, "middle").encode())
         os.close(end)
         await process.until(lambda status: "new" in names(status), PATIENCE_SECONDS)
         assert (await process.get("/-/reload", "POST"))[0] == 200  # in its turn: after all others

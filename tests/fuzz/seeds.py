@@ -21,7 +21,8 @@ def corpus(target: str) -> list[Path]:
 
 def seeds(target: str) -> list[bytes]:
     """All that there is to begin with, the corpus first."""
-    return [*(path.read_bytes() for path in corpus(target)), *_OF[target]()]
+    more = _OF.get(target)
+    return [*(path.read_bytes() for path in corpus(target)), *(more() if more else ())]
 
 
 def _bodies() -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.diagnosis.whole_log import diagnose
+from tests.fuzz import readers
 from tests.restart.station import station
 from vllm_watch.config import load
 from vllm_watch.diagnosis.reading import LogReader
@@ -247,4 +248,9 @@ TARGETS = {
     "trace": trace,
     "config": config,
     "http": http,
+    "files": readers.files,
+    "daemon": readers.daemon,
+    "cluster": readers.cluster,
+    "engine_api": readers.engine_api,
+    "services": readers.services,
 }

@@ -157,7 +157,10 @@ async def test_a_service_that_hangs_holds_up_nobody(tmp_path):
 
 
 WRONG = {
-    "others may read it": (lambda f: f.chmod(0o604), "others may read urls_file"),
+    "others may read it": (
+        lambda f: f.chmod(0o604),
+        "urls_file cannot be read: others may read it: chmod 600 it, or mount the Secret with defaultMode: 0440",
+    ),
     "it is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory"),
     "it is empty": (lambda f: f.write_text("# nothing\n"), "urls_file holds no URL"),
     "it is no text": (lambda f: f.write_bytes(b"\xff\xfe\x00"), "urls_file is no text"),

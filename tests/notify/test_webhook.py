@@ -94,7 +94,7 @@ def test_a_key_that_others_may_read_is_said(tmp_path):
     file.chmod(0o644)
     wrong = [each for each in notifier("http://a/", secret_file=file).check() if not each.ok]
     assert [(each.text, each.remedy) for each in wrong] == [
-        ("others may read secret_file", f"chmod 600 {file}")
+        ("secret_file: others may read it", f"chmod 600 {file}")
     ]
 
 

@@ -125,7 +125,7 @@ def _says(body: str, status: int = 200) -> Callable[[web.Request], Awaitable[web
 
 BAD = {
     "silent": (_silent, "timed out"),
-    "endless": (_endless, "more than 4 MiB"),
+    "endless": (_endless, "more than 4,194,304 bytes"),
     "error": (_says("{}", 500), "HTTP 500"),
     "redirect": (_says("", 302), "HTTP 302"),
     "not JSON": (_says("<html>"), "JSONDecodeError"),

@@ -8,8 +8,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from apscheduler.triggers.cron import CronTrigger
+from hypothesis import given
+from hypothesis import strategies as some
 
 from tests.restart.station import station
+from vllm_watch.restart import due_times
 from vllm_watch.restart.due_times import last_due, next_due
 from vllm_watch.restart.schedule import Schedule, condition
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
@@ -197,6 +201,53 @@ def test_what_was_missed_for_long_is_found_at_once() -> None:
     assert last_due(minutely, "UTC", t, t + 366 * 86400.0) == t + 366 * 86400.0
     weekly = nightly(misfire_seconds=60)
     assert last_due(weekly, "UTC", t, t + 10.0) == t
+
+
+@given(
+    cron=some.sampled_from(("*/7 * * * *", "30 2 * * *", "0 0 29 2 *", "0 4 * * sun", "59 23 31 12 *", "* 3 1 * *")),
+    zone=some.sampled_from(("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")),
+    due_t=some.floats(1.7e9, 1.9e9), passed_s=some.floats(0.0, 86400.0 * 3),
+)  # fmt: skip
+def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s) -> None:
+    """Over changes of the clock, too."""
+    schedule, now_t = nightly(cron=cron, misfire_seconds=1e9), due_t + passed_s
+    last_t = first_t = next_due(schedule, zone, due_t)
+    assert first_t is not None
+    while (later_t := next_due(schedule, zone, last_t)) is not None and later_t <= now_t:
+        last_t = later_t
+    assert last_due(schedule, zone, first_t, now_t) == last_t
+
+
+def test_a_search_is_short_however_much_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two years of minutes that may all be made up for, and a day that never comes."""
+    searches = []
+    searching = due_times.next_due
+    monkeypatch.setattr(
+        due_times, "next_due", lambda *given: searches.append(1) or searching(*given)
+    )
+    t = berlin("2026-01-01T00:00+00:00")
+    minutely = nightly(cron="* * * * *", misfire_seconds=86400.0 * 800)
+    assert last_due(minutely, "UTC", t, t + 730 * 86400.0) == t + 730 * 86400.0
+    assert len(searches) <= 40
+    assert last_due(nightly(cron="0 0 30 2 *", misfire_seconds=1e9), "UTC", t, t + 1e8) == t
+
+
+def test_a_day_that_never_comes_is_not_searched_for_until_the_year_9999(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rarest day that there is comes within 40 years."""
+    years = []
+    setting = CronTrigger._increment_field_value
+
+    def noted(self, date, number):
+        years.append(date.year)
+        return setting(self, date, number)
+
+    monkeypatch.setattr(CronTrigger, "_increment_field_value", noted)
+    assert next_due(nightly(cron="0 0 30 2 *"), "UTC", 1.8e9) is None
+    assert max(years) < 2100
+    rare_t = next_due(nightly(cron="0 0 29 2 mon"), "UTC", berlin("2068-03-01T00:00+00:00"))
+    assert rare_t is not None
 
 
 MISSED = {

@@ -339,11 +339,11 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         file.truncate(FILE_BYTES_MAX + 1)
     wrong = [
         ({"ca_file": tmp_path / "none"}, "ca_file", "No such file"),
-        ({"ca_file": tmp_path}, "ca_file", "is no file"),
-        ({"ca_file": pipe}, "ca_file", "is no file"),
+        ({"ca_file": tmp_path}, "ca_file", "is a folder, not a regular file"),
+        ({"ca_file": pipe}, "ca_file", "is a pipe, not a regular file"),
         ({"ca_file": text}, "ca_file", "no PEM"),
         ({"ca_file": empty}, "ca_file", "no PEM"),
-        ({"ca_file": huge}, "ca_file", "longer than 4 MiB"),
+        ({"ca_file": huge}, "ca_file", "larger than"),
         ({"cert_file": tmp_path / "none", "key_file": pair.key}, "cert_file", "No such file"),
         (
             {"cert_file": pair.certificate, "key_file": tmp_path / "none"},

@@ -5,7 +5,7 @@ import io
 import json
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType, SimpleNamespace
+from types import NoneType
 from typing import get_args
 
 import pytest
@@ -26,9 +26,11 @@ from vllm_watch.samples.observation import (
     ServerSample,
 )
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.recording import Writer, read, to_observation
 from vllm_watch.sources.trace_line import SERVER_FIELDS, to_line
+from vllm_watch.support import regular_file
 
 URL = "http://127.0.0.1:8000"
 BODY = 'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
@@ -264,7 +266,7 @@ def test_plain_and_gzip_files_are_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("begun", [0, 1])
-def test_a_file_that_is_begun_while_it_is_opened_is_not_taken_for_text(begun):
+def test_a_file_that_is_begun_while_it_is_opened_is_not_taken_for_text(begun, monkeypatch):
     """Its writer has made it and writes its first bytes just after the first look at them."""
     packed = gzip.compress(line(t=1).encode() + b"\n")
 
@@ -279,8 +281,8 @@ def test_a_file_that_is_begun_while_it_is_opened_is_not_taken_for_text(begun):
             room[: len(step)] = step
             return len(step)
 
-    file = SimpleNamespace(open=lambda _: io.BufferedReader(Begins()))
-    assert [raw.t for raw in read(file)] == []
+    monkeypatch.setattr(regular_file, "opened", lambda _: io.BufferedReader(Begins()))
+    assert [raw.t for raw in read(Path("trace"))] == []
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
@@ -462,9 +464,10 @@ def test_a_file_that_holds_something_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_told_and_what_was_written_stays():
+def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
     """The kernel's own full device: the error says what to do."""
-    writer = Writer(Path("/dev/full"), bytes_max=1 << 20)
+    monkeypatch.setattr(recording, "_append_to", lambda _: open("/dev/full", "ab"))  # noqa: SIM115
+    writer = Writer(tmp_path / "trace.jsonl.gz", bytes_max=1 << 20)
 
     with pytest.raises(RecordingError, match="No space left on device"):
         writer.write(to_line(observed(), BODY))

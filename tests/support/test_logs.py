@@ -1,5 +1,6 @@
 """Logs: one form for everything that logs, no secrets, and no tricks with the terminal."""
 
+import ast
 import io
 import json
 import logging
@@ -10,8 +11,10 @@ import warnings
 import pytest
 import structlog
 
+from tests.test_conventions import SOURCES, name, tree
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
+from vllm_watch.support.redaction import is_secret_name
 
 SECRETS = {
     "a key by its name": {"api_key": "s3cret"},
@@ -179,3 +182,14 @@ def test_every_line_of_a_traceback_has_the_priority(monkeypatch):
         said = journal.read().splitlines()
     assert len(said) > 2
     assert {line[:3] for line in said} == {"<3>"}
+
+
+def test_no_line_of_ours_is_hidden_by_its_name() -> None:
+    """A key such as `token` promises a secret, so its value is hidden: the name of a token needs another key."""
+    hidden = []
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("_log.", "log.")):
+                keys = [word.arg for word in node.keywords if word.arg and is_secret_name(word.arg)]
+                hidden += [f"{name(path)}:{node.lineno}: {key}" for key in keys]
+    assert hidden == []

@@ -14,7 +14,6 @@ from vllm_watch.settings.target import slug
 from vllm_watch.sources.recording import Writer
 from vllm_watch.sources.spool import Chunk, Spool
 from vllm_watch.state import file as state_file
-from vllm_watch.support.private_files import too_open
 
 HOSTILE = (
     "../../victim/file", "..", "/etc/passwd", "a/../../victim/file", "a\0b", "a\nb", ".hidden", "x" * 5000,
@@ -169,20 +168,3 @@ async def test_gate_files_are_not_written_through_links_either(
     gate_files._write(tmp_path / "kill", "kill 1 2\n")
     assert victim.read_text() == "precious"
     assert not (tmp_path / "kill").is_symlink()
-
-
-SECRETS = {
-    "ours alone": (0o600, 1000, False),
-    "root's alone": (0o400, 0, False),
-    "a Kubernetes Secret by fsGroup": (0o440, 0, False),
-    "root's, and a group may write": (0o460, 0, True),
-    "ours, and a group may read": (0o640, 1000, True),
-    "root's, and everybody may read": (0o444, 0, True),
-}
-
-
-@pytest.mark.parametrize(("mode", "owner", "open_to_others"), SECRETS.values(), ids=SECRETS)
-def test_whether_others_may_read_a_secret(mode, owner, open_to_others):
-    """What root lets a group read was mounted so: a pod gets its Secrets no other way."""
-    status = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, 1000, 40, 0, 0, 0))
-    assert too_open(status) is open_to_others

@@ -23,6 +23,7 @@ from vllm_watch.sources import discovery_host, http, what_answered
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
@@ -153,7 +154,11 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
 
 def _from_file(name: str) -> str:
     try:
-        raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1) if name == "-" else _bytes_of(Path(name))
+        if name == "-":
+            raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1)
+        else:
+            with regular_file.opened(Path(name), pipes=True) as file:
+                raw = file.read(_BODY_BYTES_MAX + 1)
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_BODY_BYTES_MAX + 1)
     except OSError as error:
@@ -167,11 +172,6 @@ def _from_file(name: str) -> str:
             f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"
         )
     return _text(raw, name)
-
-
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_BODY_BYTES_MAX + 1)
 
 
 def _text(raw: bytes, where: str) -> str:

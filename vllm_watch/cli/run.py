@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from vllm_watch.config import Config, load
+from vllm_watch.config import FILE_BYTES_MAX, Config, load
 from vllm_watch.daemon import Daemon
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.overrides import CONFIG_VARIABLE
@@ -15,7 +15,7 @@ from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
-from vllm_watch.support import allocator, logs
+from vllm_watch.support import allocator, descriptors, logs, regular_file
 from vllm_watch.support.service_manager import ServiceManager
 from vllm_watch.watch.host_loop import GpuSource
 
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _refuse_empty(path: Path) -> None:
     """Empty is what a file is for a moment while it is written: it would end the watch of every target."""
     try:
-        empty = path.is_file() and not path.read_bytes().strip()
+        empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
         return  # `load` says what is wrong with it
     if empty:
@@ -115,6 +115,7 @@ def collect_rarely() -> None:
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
     allocator.give_back_large_pieces()
+    descriptors.raise_limit()
     collect_rarely()
     logs.configure(config.log)
 

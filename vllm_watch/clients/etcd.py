@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 4.0
@@ -72,10 +74,13 @@ class Etcd:
         """Return what is kept under a prefix, as the majority knows it at this moment."""
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         said = await self._call("kv/range", {"key": _to(prefix), "range_end": _to(end)})
-        return [
-            Kept(_from(each["key"]), _from(each.get("value", "")), int(each.get("lease", 0)))
-            for each in said.get("kvs", ())
-        ]
+        try:
+            return [
+                Kept(_from(each["key"]), _from(each.get("value", "")), int(each.get("lease", 0)))
+                for each in said.get("kvs", ())
+            ]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise _not_etcd() from None
 
     async def grant(self, lease_id: int, seconds: int) -> None:
         """Make a lease of our own number."""
@@ -84,7 +89,10 @@ class Etcd:
     async def keep(self, lease_id: int) -> bool:
         """Begin a lease's time anew; False: it has ended."""
         said = await self._call("lease/keepalive", {"ID": str(lease_id)})
-        return int((said.get("result") or {}).get("TTL", 0)) > 0
+        try:
+            return int((said.get("result") or {}).get("TTL", 0)) > 0
+        except (TypeError, ValueError, AttributeError):
+            raise _not_etcd() from None
 
     async def revoke(self, lease_id: int) -> None:
         """End a lease and all its keys; one that has ended is fine."""
@@ -132,12 +140,7 @@ class Etcd:
                 url, data=json.dumps(document), timeout=timeout, allow_redirects=False
             ) as response,
         ):
-            body = bytearray()
-            async for part in response.content.iter_any():
-                body += part
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise ValueError(f"an answer of over {ANSWER_BYTES_MAX >> 20} MiB")
-        said = json.loads(body)
+            said = http_answer.document(await http_answer.body(response, ANSWER_BYTES_MAX))
         if not isinstance(said, dict):
             raise ValueError("what answers is no etcd")  # noqa: TRY004 - one kind for what is no JSON
         if response.status != 200 or "error" in said:  # noqa: PLR2004 - HTTP
@@ -149,6 +152,9 @@ class Etcd:
         if not any(each.startswith("https:") for each in access.endpoints):
             return True
         try:
+            for file in (access.ca_file, access.certificate_file, access.key_file):
+                if file is not None:
+                    regular_file.check(file)
             context = ssl.create_default_context(cafile=access.ca_file)
             if access.certificate_file is not None:
                 context.load_cert_chain(access.certificate_file, access.key_file)
@@ -157,6 +163,10 @@ class Etcd:
             remedy = "check ca_file, certificate_file and key_file"
             raise EtcdError(cause, remedy) from None
         return context
+
+
+def _not_etcd() -> EtcdError:
+    return EtcdError("what answers is not etcd", "check restart.lock.endpoints")
 
 
 def _refused(status: int, said: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from vllm_watch import __version__
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
@@ -66,6 +69,12 @@ class Answer(NamedTuple):
         """Return its own words, in one line: of a Status object its message."""
         message = excerpt(str(self.document.get("message", "")), _SAID_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
+
+
+def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a part of an object, such as its metadata; empty if it has none, or something else there."""
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +168,7 @@ class Api:
                 ) as response,
             ):  # fmt: skip
                 if response.status != 200:  # noqa: PLR2004 - HTTP
-                    return _answer(response, await _bounded(response))
+                    return await _answer(response)
                 await _each_line(response, take)
                 return Answer(response.status, {})
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -183,7 +192,7 @@ class Api:
                     data=None if document is None else json.dumps(document), allow_redirects=False,
                 ) as response,
             ):  # fmt: skip
-                return _answer(response, await _bounded(response))
+                return await _answer(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unheard(error, CALL_SECONDS) from None
 
@@ -216,37 +225,24 @@ def _token(file: Path) -> str:
 
 
 def _content(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.read(_FILE_BYTES_MAX).decode("ascii")
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
-        if len(body) > ANSWER_BYTES_MAX:
-            raise aiohttp.ClientPayloadError(f"an answer of over {ANSWER_BYTES_MAX >> 20} MiB")
-    return bytes(body)
+    return regular_file.read(file, _FILE_BYTES_MAX).decode("ascii")
 
 
 async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    """Raises ValueError for a line that is no event; what is cut off at the end is no line."""
-    rest = b""
-    async for part in response.content.iter_any():
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            event = json.loads(line)
+    """Raises ValueError for a line that is not an event."""
+    async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
+        async for line in lines:
+            event = http_answer.document(line)
             if not isinstance(event, dict):
                 raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
             if not take(event):
                 return
-        if len(rest) > ANSWER_BYTES_MAX:
-            raise ValueError(f"an event of over {ANSWER_BYTES_MAX >> 20} MiB")
 
 
-def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    body = await http_answer.body(response, ANSWER_BYTES_MAX)
     try:
-        document = json.loads(body)
+        document = http_answer.document(body)
     except ValueError:
         document = {"message": body[:_SAID_CHARACTERS_MAX].decode(errors="replace")}
     after = response.headers.get("Retry-After", "").strip()

@@ -18,7 +18,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from vllm_watch import __version__
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, never_show, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
@@ -56,8 +58,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 def read_secret(file: Path, key: str) -> bytes:
     """Return what the file holds, without white space at its ends. Raises WatchError, which names `key`."""
     try:
-        with file.open("rb") as opened:
-            secret = opened.read(_SECRET_BYTES_MAX).strip()
+        secret = regular_file.read(file, _SECRET_BYTES_MAX).strip()
     except OSError as error:
         cause = f"{key} cannot be read: {error.strerror}"
         raise WatchError(cause, "name a file that vllm-watch may read") from None
@@ -141,8 +142,7 @@ async def _said(response: aiohttp.ClientResponse) -> str:
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:
-        async with asyncio.timeout(_SAID_SECONDS):
-            body = await response.content.read(_SAID_BYTES_MAX)
+        body = await http_answer.beginning(response, _SAID_BYTES_MAX, _SAID_SECONDS)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return ""
     text = " ".join(redacted(body.decode(errors="replace")).split())

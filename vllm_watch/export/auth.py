@@ -1,8 +1,7 @@
 """Who may change something: named bearer tokens from files, compared in constant time.
 
-Wrong tokens
-are counted per address: after a few it is told to slow down, and no more is written of it for a while. A right
-token is always taken: who guesses beside it, or shares its address, cannot lock it out. That costs nothing,
+Wrong tokens are counted per address: after a few it is told to slow down, and no more is written of it for a while.
+A right token is always taken: who guesses beside it, or shares its address, cannot lock it out. That costs nothing,
 because a token is too long to be guessed, and comparing one takes microseconds.
 """
 
@@ -57,7 +56,7 @@ class Auth:
             too_many = given is not None and self._count(caller, request.path)
             return _slower("Too many wrong tokens", FAILURES_SECONDS) if too_many else _no_token()
         if right not in found.may:
-            _log.warning("token_may_not", caller=caller, token=found.name, right=right)
+            _log.warning("token_may_not", caller=caller, token_name=found.name, right=right)
             return refusal(
                 403,
                 f"The token {found.name} may not {right}",

@@ -5,10 +5,12 @@ requests carry its own name in Host or Origin, which is how they are told apart.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http import HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
@@ -17,6 +19,14 @@ from vllm_watch.support.redaction import excerpt
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+_OF_CLIENTS = re.compile(
+    r"(accept|content|if|sec|access-control-request)-[a-z0-9-]+|accept|authorization|cache-control|connection|cookie|date|dnt"
+    r"|expect|from|host|keep-alive|last-event-id|origin|pragma|priority|range|referer|save-data|te|trailer|transfer-encoding"
+    r"|upgrade|upgrade-insecure-requests|user-agent|x-prometheus-scrape-timeout-seconds|x-requested-with"
+)
+"""Headers that curl, browsers, probes and Prometheus send of themselves, in lower case."""
+
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::[0-9]{1,5})?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -26,8 +36,14 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Does a proxy say that it speaks for others? Then its address is not theirs."""
-    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
+    """Return True unless the request looks like one that a client sent itself: a proxy's address is not its callers'.
+
+    Proxies name whom they speak for in headers of their own (X-Real-IP, CF-Connecting-IP, Via …), and more are
+    invented than could be listed. So the headers that clients send are listed, and any other may be a proxy's.
+    Some proxies add none, but speak HTTP/1.0 (nginx unless told otherwise), which current clients do not.
+    """
+    names = (name.lower() for name in request.headers)
+    return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
@@ -51,14 +67,14 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not request.raw_path.startswith("/"):  # a proxy's form names a host of its own
             return refusal(400, "This is no proxy", "Ask for a path, which begins with /")
-        host = _without_port(request.headers.get("Host", ""))
-        if hosts is not None and host not in hosts and not (by_address and _is_address(host)):
-            where = (
-                "is bound to loopback and" if is_loopback(bound) else "has a list of its names and"
-            )
+        given = request.headers.getall("Host", [""])
+        host = _name_of(given[0]) if len(given) == 1 else None
+        known = hosts is None or host in hosts or (by_address and _is_address(host or ""))
+        if host is None or not known:
+            where = "is bound to loopback and" if is_loopback(bound) else "knows its names and"
             return refusal(
                 421,
-                f"This watcher {where} does not answer to the name {host[:100]!r}",
+                f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
         # A probe's question is noted: what a page of another site asks is not.
@@ -93,14 +109,13 @@ def _foreign(request: web.Request) -> web.Response | None:
 
 def _is_address(host: str) -> bool:
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        ipaddress.IPv6Address(host[1:-1]) if host.startswith("[") else ipaddress.IPv4Address(host)
     except ValueError:
         return False
     return True
 
 
-def _without_port(host: str) -> str:
-    host = host.lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+def _name_of(host: str) -> str | None:
+    """Return the name or address in a Host header, without its port; None unless the whole of it is HOST:PORT."""
+    found = _HOST.fullmatch(host.lower())
+    return found[1] if found else None

@@ -17,9 +17,10 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from vllm_watch.export.head_bound import HeadBound
+from vllm_watch.support import descriptors
 
-CONNECTIONS_MAX = 512
-"""Half of the usual limit on descriptors (1024)."""
+CONNECTIONS_MAX = descriptors.CALLERS_MAX
+"""Half of the usual limit on descriptors (1024); of a lower limit, half of it."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
 """One address, or all behind one proxy, leaves room for a scrape from elsewhere."""
@@ -156,7 +157,9 @@ class Listener:
         own = sum(each.caller == caller for each in self._all)
         if own >= CONNECTIONS_PER_CALLER_MAX:
             return self._make_room(lambda each: each.caller == caller)
-        return len(self._all) < CONNECTIONS_MAX or self._make_room(lambda _: True)
+        return len(self._all) < min(CONNECTIONS_MAX, descriptors.for_callers()) or self._make_room(
+            lambda _: True
+        )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
         """End the one that has idled longest; False: each is being answered."""

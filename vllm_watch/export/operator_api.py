@@ -5,12 +5,12 @@ passes the request on; what comes of it, and the sentence that says so, is the g
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from aiohttp import web
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
 from vllm_watch.export.auth import Auth
@@ -166,8 +166,8 @@ class _Body:
 
 def _document(body: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = http_answer.document(body)
+    except ValueError:
         raise WatchError("The body is not JSON", "Send a JSON object") from None
     if not isinstance(document, dict):
         raise WatchError("The body is not a JSON object", "Send a JSON object")
@@ -176,16 +176,11 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 async def _bounded(request: web.Request) -> bytes:
     """The body of the one caller that sends large ones, after it has shown its token."""
-    body = b""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.content.iter_chunked(1 << 16):
-                body += chunk
-                if len(body) > ALERTS_BYTES_MAX:
-                    raise WatchError(
-                        f"The body is larger than {ALERTS_BYTES_MAX >> 20} MiB",
-                        "Send smaller groups",
-                    )
+            return await http_answer.body(request, ALERTS_BYTES_MAX)
+    except http_answer.TooLongError:
+        cause = f"The body is larger than {ALERTS_BYTES_MAX >> 20} MiB"
+        raise WatchError(cause, "Send smaller groups") from None
     except TimeoutError:
         raise WatchError("The body did not come in time", "Send it again") from None
-    return body

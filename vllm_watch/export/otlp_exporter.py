@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from vllm_watch import __version__
 from vllm_watch.errors import WatchError
 from vllm_watch.settings.otlp import OtlpSettings
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, never_show
 
 TRY_SECONDS = 10.0
@@ -60,6 +61,8 @@ class Exporter:
         logger.addHandler(self._said)
         logger.propagate = False
         try:
+            if settings.ca_file is not None:
+                regular_file.check(settings.ca_file)
             self._exporter = OTLPMetricExporter(
                 endpoint=settings.endpoint, headers=_headers(settings.headers_file), timeout=TRY_SECONDS,
                 certificate_file=None if settings.ca_file is None else str(settings.ca_file),
@@ -103,8 +106,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
 def _headers(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
-    with file.open("rb") as opened:
-        text = opened.read(_FILE_BYTES_MAX).decode(errors="replace")
+    text = regular_file.read(file, _FILE_BYTES_MAX).decode(errors="replace")
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, value = line.partition(":")

@@ -4,6 +4,7 @@ import ssl
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.web import TlsSettings
+from vllm_watch.support import regular_file
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _MODES = {
@@ -31,6 +32,7 @@ def context(settings: TlsSettings) -> ssl.SSLContext | None:
     _certify(made, settings)
     if settings.client_ca_file is not None:
         try:
+            regular_file.check(settings.client_ca_file)
             made.load_verify_locations(cafile=settings.client_ca_file)
         except OSError as error:
             cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
@@ -40,8 +42,10 @@ def context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    assert settings.cert_file is not None  # noqa: S101 - as its caller saw
+    assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101 - as its caller saw
     try:
+        regular_file.check(settings.cert_file)
+        regular_file.check(settings.key_file)
         # An encrypted key would be asked for on a terminal; nobody sits there.
         made.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: b"")
     except OSError as error:

@@ -19,6 +19,7 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.export import tls
 from vllm_watch.settings import web
 from vllm_watch.settings.web import WebSettings
+from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
 """How often the files' times are looked at: a renewed certificate counts within so long."""
@@ -145,7 +146,6 @@ def _stamp(files: tuple[Path, ...]) -> _Stamp:
 
 def _stamp_of(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(file)
+        return regular_file.stamp(os.stat(file))
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

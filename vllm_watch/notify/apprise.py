@@ -20,7 +20,7 @@ from vllm_watch.notify import base
 from vllm_watch.notify.markup import clean
 from vllm_watch.notify.words import Message
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.support.private_files import too_open
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import HIDDEN, never_show
 
 if TYPE_CHECKING:
@@ -148,10 +148,7 @@ class Notifier:
         file = self._settings.urls_file
         assert file is not None  # noqa: S101 - asked before
         try:
-            if too_open(file.stat()):
-                raise WatchError("others may read urls_file", f"chmod 600 {file}")
-            with file.open("rb") as opened:
-                return opened.read(URLS_BYTES_MAX).decode()
+            return regular_file.read(file, URLS_BYTES_MAX, secret=True).decode()
         except OSError as error:
             cause = f"urls_file cannot be read: {error.strerror}"
             raise WatchError(cause, "name a file that vllm-watch may read") from None

@@ -22,6 +22,7 @@ from vllm_watch.notify import base
 from vllm_watch.notify.base import DROPPED, FAILED, SENT, Report, Tell
 from vllm_watch.notify.markup import clean
 from vllm_watch.settings.notifications import JsonlStream
+from vllm_watch.support import regular_file
 
 _log = structlog.get_logger()
 
@@ -166,7 +167,11 @@ def write_test(settings: JsonlStream, t: float, stdout: BinaryIO) -> base.Findin
 
 def _opened(path: Path) -> int:
     """Evidence names models, hosts and processes: for its owner only."""
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    # A pipe that nobody reads is an error, not a wait.
+    out = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    os.set_blocking(out, True)
+    return out
 
 
 def _is_at(out: int, path: Path) -> bool:
@@ -181,7 +186,7 @@ def _end_line(out: int, path: Path) -> None:
     found = os.fstat(out)
     if not stat.S_ISREG(found.st_mode) or not found.st_size:
         return
-    with path.open("rb") as before:
+    with regular_file.opened(path) as before:
         before.seek(-1, os.SEEK_END)
         if before.read(1) != b"\n":
             os.write(out, b"\n")

@@ -10,7 +10,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.notify import base
 from vllm_watch.notify.words import Message
 from vllm_watch.settings.notifications import WebhookNotifier
-from vllm_watch.support.private_files import too_open
+from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
 """Answers that speak of this message; the others (401, 404 …) of how it was sent, which can be mended."""
@@ -46,8 +46,8 @@ class Notifier:
                 found.append(base.Finding(ok=False, text=error.cause, remedy=error.remedy))
                 continue
             found.append(base.Finding(ok=True, text=f"messages are {does}"))
-            if too_open(file.stat()):
-                text = f"others may read {key}"
+            if why := regular_file.exposed(file.stat()):
+                text = f"{key}: {why}"
                 found.append(base.Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
         return found
 

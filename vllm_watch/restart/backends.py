@@ -23,6 +23,7 @@ from vllm_watch.restart.locks.base import Lock
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.support import regular_file
 
 _log = structlog.get_logger()
 
@@ -92,6 +93,6 @@ class Backends:
 
 def _own_namespace() -> str:
     try:
-        return _NAMESPACE_FILE.read_text().strip()
+        return regular_file.read(_NAMESPACE_FILE, 4096).decode().strip()
     except (OSError, ValueError):
         return ""

@@ -10,10 +10,13 @@ from typing import Any
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.support import regular_file
 
 ANSWER_BYTES_MAX = 4 << 20  # a query that returns more series than that blocks anyway
+_TOKEN_BYTES_MAX = 8192
 _NAMED = 3  # series or alerts told by name
 
 
@@ -66,20 +69,16 @@ async def _get(
     url = f"{str(settings.prometheus_url).rstrip('/')}/api/v1/{what}"
     headers = {}
     if settings.token_file is not None:
-        token = await asyncio.to_thread(settings.token_file.read_text)
-        headers["Authorization"] = f"Bearer {token.strip()}"
+        token = await asyncio.to_thread(regular_file.read, settings.token_file, _TOKEN_BYTES_MAX)
+        headers["Authorization"] = f"Bearer {token.decode().strip()}"
     timeout = aiohttp.ClientTimeout(total=settings.timeout_seconds)
     async with session.get(
         url, params=query, headers=headers, timeout=timeout, allow_redirects=False
     ) as response:
-        body = await response.content.read(ANSWER_BYTES_MAX + 1)
-        while len(body) <= ANSWER_BYTES_MAX and (more := await response.content.read(1 << 16)):
-            body += more
-    if len(body) > ANSWER_BYTES_MAX:
-        raise ValueError(f"answers with more than {ANSWER_BYTES_MAX >> 20} MiB")
+        body = await http_answer.body(response, ANSWER_BYTES_MAX)
     if response.status != 200:  # noqa: PLR2004 - HTTP
         raise ValueError(f"answers with HTTP {response.status}")
-    document = json.loads(body)
+    document = http_answer.document(body)
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get(

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import structlog
 
+from vllm_watch.support import regular_file
+
 _log = structlog.get_logger()
 
 KILL, DRAIN, ASKED = "kill", "drain", "asked"
@@ -102,9 +104,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> str:
-    # Not blocking: the other side may have made it a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _BYTES_MAX).decode("ascii", "replace")
-    finally:
-        os.close(descriptor)
+    return regular_file.read(path, _BYTES_MAX, follow=False).decode("ascii", "replace")

@@ -90,6 +90,7 @@ class Schedule:
                     _log.exception(
                         "schedule_broke", target=timer.target, schedule=timer.schedule.name
                     )
+                await asyncio.sleep(0)  # of a fleet, each has missed the same night
             await asyncio.sleep(TICK_SECONDS)
 
     def _look(self, timer: _Timer, now_t: float) -> None:

@@ -2,13 +2,13 @@
 
 import re
 import ssl
-import stat
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from vllm_watch.settings.base import FilePath, Problem, Settings, problem, problems, quoted
+from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
 """Of each file: all authorities of a system are a quarter of a megabyte."""
@@ -117,19 +117,16 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    """Return what the file holds, so much at most; no device and no pipe, which may never end."""
+    """Return what the file holds. Raises TlsFileError."""
     # Some write a key in place of the file that holds it.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise TlsFileError(key, f"{shown} is no file", remedy)
-        with file.open("rb") as opened:
-            held = opened.read(FILE_BYTES_MAX + 1)
+        held = regular_file.read(file, FILE_BYTES_MAX)
+    except regular_file.UnusableFileError as error:
+        raise TlsFileError(key, f"{shown} {error.strerror}", remedy) from None
     except OSError as error:
         cause = f"{shown} names no file that can be read: {error.strerror or error}"
         raise TlsFileError(key, cause, remedy, error) from None
-    if len(held) > FILE_BYTES_MAX:
-        raise TlsFileError(key, f"{shown} is longer than {FILE_BYTES_MAX >> 20} MiB", remedy)
     if b"-----BEGIN " not in held:  # of no authorities, ssl would take the system's
         raise TlsFileError(key, f"{shown} holds no PEM", remedy)
     return held

@@ -12,6 +12,7 @@ import yaml
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.base import quoted
+from vllm_watch.support import regular_file
 
 _DEPTH_MAX = 20  # the configuration is 4 deep
 # libyaml where PyYAML was built with it: ten times faster, and its scanner does not recurse
@@ -79,16 +80,15 @@ def text_of(path: Path, bytes_max: int) -> str:
         ConfigError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
-        with path.open("rb") as file:
-            body = file.read(bytes_max + 1)
-    except OSError as error:
-        what = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: {what}", "name a file that can be read") from None
-    if len(body) > bytes_max:
+        body = regular_file.read(path, bytes_max)
+    except regular_file.TooLargeError:
         cause = f"{path}: is larger than {bytes_max >> 20} MiB"
         raise ConfigError(
             cause, "name a configuration file; long target lists go into several file_sd files"
-        )
+        ) from None
+    except OSError as error:
+        what = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: {what}", "name a file that can be read") from None
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

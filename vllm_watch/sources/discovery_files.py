@@ -18,6 +18,7 @@ from vllm_watch.settings import yaml_text
 from vllm_watch.settings.base import quoted
 from vllm_watch.settings.errors import dotted, explained
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import HIDDEN
 
 _FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
@@ -57,8 +58,7 @@ class FileTargets:
 
 def _refresh(path: str, file: _File) -> None:
     try:
-        status = Path(path).stat()
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        stamp = regular_file.stamp(Path(path).stat())
         if stamp == file.stamp:
             return
         groups = _groups(path)

@@ -7,7 +7,6 @@ may come. Of a log that is long when the watcher begins only the end is read.
 
 import asyncio
 import os
-import stat
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import structlog
 
 from vllm_watch.samples.engine_log import StartFailure
-from vllm_watch.support import threads
+from vllm_watch.support import regular_file, threads
 from vllm_watch.support.redaction import excerpt, redacted
 
 if TYPE_CHECKING:
@@ -156,17 +155,10 @@ class EngineLog:
         return (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino)
 
     def _open(self, *, from_end: bool) -> BinaryIO:
-        # Not blocking: opening a pipe that nobody writes to would wait for ever.
-        number = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        file = os.fdopen(number, "rb")
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            file.close()
-            raise OSError(
-                0, "it is no regular file; give the file that vLLM's output is written to"
-            )
-        if from_end and status.st_size > BACKLOG_BYTES_MAX:
-            file.seek(status.st_size - BACKLOG_BYTES_MAX)
+        file = regular_file.opened(self.path)
+        size = os.fstat(file.fileno()).st_size
+        if from_end and size > BACKLOG_BYTES_MAX:
+            file.seek(size - BACKLOG_BYTES_MAX)
             file.readline(PIECE_BYTES_MAX)  # the rest of a line whose beginning is not read
         return file
 

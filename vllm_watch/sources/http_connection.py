@@ -40,6 +40,7 @@ class Reply(NamedTuple):
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # when its last byte came, maybe long before anyone looks
     late_s: float = 0.0  # how much later than due our own clock ended it
+    waited_s: float = 0.0  # for our own turn to connect: no part of the server's time
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -20,6 +20,7 @@ from vllm_watch.sources.http_connection import Connection, Reply, Wanted
 from vllm_watch.sources.http_names import Names
 from vllm_watch.sources.http_request import Origin, place, request
 from vllm_watch.sources.http_trust import Trust
+from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
 """A connection that was not used for so long is closed: nobody asks this server any more."""
@@ -49,10 +50,28 @@ class _To(NamedTuple):
     tls: TlsConfig
 
 
-class Session:
-    """Asks servers. One event loop; close it."""
+class _Seat:
+    """One of the connections that may be open; given back once."""
 
-    def __init__(self, names: Names | None = None) -> None:
+    def __init__(self, seats: asyncio.Semaphore) -> None:
+        self._seats: asyncio.Semaphore | None = seats
+
+    def give_back(self) -> None:
+        seats, self._seats = self._seats, None
+        if seats is not None:
+            seats.release()
+
+
+class Session:
+    """Asks servers. One event loop; close it.
+
+    At most `connections_max` are open at a time: who wants one more takes the place of an idle one, or waits.
+    """
+
+    def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
+        most = descriptors.for_engines() if connections_max is None else connections_max
+        self._seats = asyncio.Semaphore(most)
+        self._waiting = 0  # for a place
         self._names = names if names is not None else Names()
         self._trust = Trust()
         self._idle: dict[_To, list[Connection]] = {}  # the one used last is last
@@ -86,7 +105,8 @@ class Session:
         """Make one call."""
         if self._closed:
             raise RuntimeError("the session is closed")
-        now_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
         try:
             there = place(url)
             question = request(method, there, headers, body)
@@ -98,32 +118,67 @@ class Session:
             reply = await self._exchange(to, kept, question, wanted)
             if reply.outcome != "disconnected" or kept.begun:
                 return reply
-        connection = await self._connected(to, bounds.connect_seconds, wanted)
-        if isinstance(connection, Reply):
-            return connection
-        return await self._exchange(to, connection, question, wanted)
+        asked_s = loop.time()
+        seat = await self._seat(bounds.seconds)
+        if seat is None:
+            return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
+        # The server has all its time: to wait for a place was ours.
+        waited_s = loop.time() - asked_s
+        wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
+        made = await self._connected(to, bounds.connect_seconds, wanted, seat)
+        reply = (
+            made if isinstance(made, Reply) else await self._exchange(to, made, question, wanted)
+        )
+        return reply._replace(waited_s=waited_s)
 
     async def _exchange(
         self, to: _To, connection: Connection, question: bytes, wanted: Wanted
     ) -> Reply:
         reply = await connection.exchange(question, wanted)
-        if connection.reusable and not self._closed:
+        if self._waiting:  # one that is kept idle keeps another from asking
+            connection.abort()
+        elif connection.reusable and not self._closed:
             connection.stay(IDLE_SECONDS)
             self._idle.setdefault(to, []).append(connection)
         return reply
 
     def _kept(self, to: _To) -> Connection | None:
         """Return an idle connection that is still open, as far as we have heard."""
-        kept = self._idle.get(to)
-        while kept:
+        while kept := self._idle.pop(to, None):
             connection = kept.pop()
+            if kept:
+                self._idle[to] = kept
             connection.stay()
             if connection.is_open:
                 return connection
         return None
 
-    def _lost(self, to: _To, connection: Connection) -> None:
+    async def _seat(self, seconds: float) -> _Seat | None:
+        """Wait until one more connection may be open, for so long."""
+        if self._seats.locked():
+            self._end_idle()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                await self._seats.acquire()
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting -= 1
+        return _Seat(self._seats)
+
+    def _end_idle(self) -> None:
+        """End the connection that has been idle longest, of the origin that was asked longest ago."""
+        to = next(iter(self._idle), None)
+        if to is not None:
+            kept = self._idle[to]
+            kept.pop(0).abort()
+            if not kept:
+                del self._idle[to]
+
+    def _lost(self, to: _To, connection: Connection, seat: _Seat) -> None:
         self._open.discard(connection)
+        seat.give_back()
         kept = self._idle.get(to, [])
         if connection in kept:
             kept.remove(connection)
@@ -132,7 +187,20 @@ class Session:
 
     # --- connecting
 
-    async def _connected(self, to: _To, seconds: float, wanted: Wanted) -> Connection | Reply:
+    async def _connected(
+        self, to: _To, seconds: float, wanted: Wanted, seat: _Seat
+    ) -> Connection | Reply:
+        connection: Connection | Reply | None = None
+        try:
+            connection = await self._begun(to, seconds, wanted, seat)
+        finally:
+            if not isinstance(connection, Connection):
+                seat.give_back()
+        return connection
+
+    async def _begun(
+        self, to: _To, seconds: float, wanted: Wanted, seat: _Seat
+    ) -> Connection | Reply:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -148,7 +216,7 @@ class Session:
         due_s = min(connect_by_s, wanted.deadline_s)
         try:
             async with asyncio.timeout_at(due_s) as limit:
-                connection = await self._connect(to, secure)
+                connection = await self._connect(to, secure, seat)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -167,7 +235,9 @@ class Session:
                 connection.abort()
         return connection
 
-    async def _connect(self, to: _To, secure: ssl.SSLContext | None) -> Connection | Reply:
+    async def _connect(
+        self, to: _To, secure: ssl.SSLContext | None, seat: _Seat
+    ) -> Connection | Reply:
         """Connect to whichever address of the origin answers first."""
         loop, (_, host, port) = asyncio.get_running_loop(), to.origin
         step = "dns"
@@ -180,7 +250,7 @@ class Session:
             step = "handshake"
             name = to.tls.server_name or host.partition("%")[0].rstrip(".")
             _, connection = await loop.create_connection(
-                lambda: Connection(self._room, lambda lost: self._lost(to, lost)),
+                lambda: Connection(self._room, lambda lost: self._lost(to, lost, seat)),
                 sock=sock, ssl=secure, server_hostname=name if secure else None,
             )  # fmt: skip
         except (OSError, ValueError, MemoryError) as error:

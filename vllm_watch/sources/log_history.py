@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from vllm_watch.diagnosis.lines import LINE_BYTES_MAX, clean
+from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import RecordingError
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.sources import log_pieces
+from vllm_watch.support import regular_file
 
 STEP_SECONDS = 10.0
 """vLLM's interval of the line (VLLM_LOG_STATS_INTERVAL)."""
@@ -48,8 +49,10 @@ class _Engine:
 def is_log(path: Path) -> bool:
     """Is the file a log, and no recording (of JSON lines that begin with a time)? An unreadable one is not."""
     try:
-        with _opened(path) as file:
-            lines = (file.readline(LINE_BYTES_MAX).strip() for _ in range(_FIRST_LINES))
+        with regular_file.opened(path) as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            source = gzip.GzipFile(fileobj=file) if packed else file
+            lines = (source.readline(LINE_BYTES_MAX).strip() for _ in range(_FIRST_LINES))
             first = next(filter(None, lines), b"{")
     except (OSError, EOFError, zlib.error):
         return False
@@ -139,18 +142,27 @@ class _History:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Those that are not empty. Raises WatchError where the file cannot be read, or unpacks to far too much."""
-    rest = b""
-    for piece in log_pieces.pieces(str(path)):
+    """Yield those that are not empty.
+
+    Raises WatchError if the file cannot be read, is not text, or unpacks to far too much.
+    """
+    rest, kind = b"", LogReader()
+    for number, piece in enumerate(log_pieces.pieces(str(path))):
+        if (
+            number == 0
+        ):  # what this is shows at its beginning: a disk's image is not read to its end
+            kind.feed(piece)
+            kind.end()
+            if kind.refused or b"\0" in piece:
+                why = (
+                    kind.diagnosis().explanation
+                    if kind.refused
+                    else "give the text that vLLM wrote"
+                )
+                raise RecordingError(f"{path} is not a log", why)
         *lines, rest = (rest + piece).split(b"\n")
         yield from filter(None, lines)
         if len(rest) > LINE_BYTES_MAX:
             yield rest
             rest = b""
     yield rest
-
-
-def _opened(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("BinaryIO", gzip.open(path, "rb")) if packed else path.open("rb")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 
 _PIECE_BYTES = 256 << 10
 _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
@@ -20,9 +21,8 @@ def pieces(name: str) -> Iterator[bytes]:
         if name == "-":
             yield from _read(sys.stdin.buffer)
             return
-        with Path(name).open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
+        with regular_file.opened(Path(name), pipes=True) as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
             yield from _unpacked(name, file) if packed else _read(file)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise WatchError(

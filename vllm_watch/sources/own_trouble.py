@@ -25,6 +25,11 @@ _ERRNOS = {
 }
 
 
+NO_PLACE = (
+    "no connection may be opened within the time: too many are (raise LimitNOFILE or ulimit -n)"
+)
+
+
 def of_error(error: BaseException) -> str | None:
     """In words, what this host lacks; None where the error is not of our making."""
     if isinstance(error, MemoryError):

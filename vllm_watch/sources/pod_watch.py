@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError
+from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.sources.kubernetes_pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
@@ -89,9 +89,10 @@ class PodWatch:
             answer = await api.get(self._path(api), query)
             if not answer.ok:
                 raise self._no(answer)
-            for document in answer.document.get("items") or ():
+            items = answer.document.get("items")
+            for document in items if isinstance(items, list) else ():
                 self._learn(found, document)
-            metadata = answer.document.get("metadata") or {}
+            metadata = part(answer.document, "metadata")
             if not metadata.get("continue"):
                 break
             query["continue"] = str(metadata["continue"])
@@ -125,7 +126,7 @@ class PodWatch:
             return False
         if not isinstance(document, dict):
             return True
-        version = (document.get("metadata") or {}).get("resourceVersion")
+        version = part(document, "metadata").get("resourceVersion")
         self._version = str(version) if version else self._version
         self._failures = 0
         if kind != "BOOKMARK":
@@ -133,7 +134,7 @@ class PodWatch:
         return True
 
     def _change(self, document: Mapping[str, Any], *, deleted: bool) -> None:
-        uid = str((document.get("metadata") or {}).get("uid"))
+        uid = str(part(document, "metadata").get("uid"))
         before = self.pods.get(uid)
         if deleted:
             self.pods.pop(uid, None)

@@ -7,7 +7,6 @@ why is not stored, only how long it took.
 """
 
 import asyncio
-import json
 import math
 import re
 from collections import defaultdict
@@ -17,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import ExpositionError, WatchError
 from vllm_watch.samples.engine import JUDGED
 from vllm_watch.samples.observation import Call, Observation
@@ -164,17 +164,14 @@ class History:
             async with self._session.post(
                 url, data=parameters, headers=self._headers, ssl=self._tls, timeout=timeout, allow_redirects=False
             ) as response:  # fmt: skip
-                body = bytearray()
-                async for piece in response.content.iter_chunked(1 << 20):
-                    body += piece
-                    if len(body) > _ANSWER_BYTES_MAX:
-                        raise _TooMuchError("its answer is over 256 MiB", "ask for fewer servers with --match")  # fmt: skip
-                status = response.status
+                body, status = await http_answer.body(response, _ANSWER_BYTES_MAX), response.status
+        except http_answer.TooLongError:
+            raise _TooMuchError("its answer is over 256 MiB", "ask for fewer servers with --match") from None  # fmt: skip
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             why = f"nothing within {_TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error  # fmt: skip
             raise WatchError(f"{self._url} cannot be asked: {why}", "give the address of a Prometheus: --prometheus http://HOST:9090") from None  # fmt: skip
         try:
-            said = await asyncio.to_thread(json.loads, body)
+            said = await asyncio.to_thread(http_answer.document, body)
         except ValueError:
             raise self._strange(status) from None
         if isinstance(said, dict) and said.get("status") == "success":

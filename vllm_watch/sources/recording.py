@@ -20,6 +20,7 @@ from vllm_watch.errors import ExpositionError, RecordingError
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line
+from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -90,7 +91,7 @@ def _was_cut_short(line: bytes, error: Exception) -> bool:
 def _lines(path: Path) -> Iterator[bytes]:
     number = 0
     try:
-        with path.open("rb") as file:
+        with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
             if begins in (b"", _GZIP_MAGIC[:1]):  # not begun yet; what comes meanwhile may be gzip
                 return
@@ -230,7 +231,7 @@ class Writer:
         try:
             shorter.unlink(missing_ok=True)
             with (
-                self._path.open("rb") as source,
+                regular_file.opened(self._path, follow=False) as source,
                 open(shorter, "xb", opener=opener) as kept,
             ):
                 source.seek(cut)

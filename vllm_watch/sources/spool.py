@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import structlog
 
-from vllm_watch.support.private_files import opener, own_folder, refuse_link
+from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
 # A thousand targets may each send a piece at once; a disk that is further behind is not waited for.
@@ -118,7 +118,7 @@ class Spool:
         self._remove_files()
 
     def _remove_files(self) -> None:
-        refuse_link(self._folder)
+        refuse_odd(self._folder)
         for file in self._folder.glob(f"*{_SUFFIX}"):
             file.unlink(missing_ok=True)
 
@@ -142,7 +142,7 @@ def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
     if packed is None:  # dropped while it waited
         return
-    refuse_link(file.parent)
+    refuse_odd(file.parent)
     descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)
     try:
         written = 0

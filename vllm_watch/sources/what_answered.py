@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from vllm_watch.samples.observation import SCALING, Call
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import never_show, redacted
 
 # Only this: up to vLLM 0.8.4 a word of OpenMetrics brings OpenMetrics, which costs more to write.
@@ -69,8 +70,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 def read_key(path: Path) -> str:
     """Read a bearer key; it is in a file so that it can be changed while we run. Raises OSError."""
-    with path.open() as file:
-        key = file.read(_API_KEY_BYTES_MAX).strip()
+    key = regular_file.read(path, _API_KEY_BYTES_MAX).decode(errors="replace").strip()
     never_show(key)
     return key
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vllm_watch.errors import StateError
 from vllm_watch.state import schema
-from vllm_watch.support.private_files import FOLDER_MODE, opener, refuse_link
+from vllm_watch.support.private_files import FOLDER_MODE, opener, refuse_odd
 
 NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
@@ -56,7 +56,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     """
     path = folder / NAME
     for suffix in _BESIDE:
-        refuse_link(folder / (NAME + suffix))
+        refuse_odd(folder / (NAME + suffix))
     _make(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -12,9 +12,11 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
 NAME = "vllm-watch.generation"
+_BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
 """What the guard decides on, and what only grows. A flipped bit in a text is no damage to SQLite."""
@@ -44,7 +46,7 @@ class Seal:
 def marked(folder: Path) -> Seal | None:
     """What the marker says; None: there is none. Raises OSError."""
     try:
-        return Seal.of_line((folder / NAME).read_bytes())
+        return Seal.of_line(regular_file.read(folder / NAME, _BYTES_MAX))
     except FileNotFoundError:
         return None
 

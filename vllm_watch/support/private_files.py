@@ -5,36 +5,37 @@ import os
 import stat
 from pathlib import Path
 
+from vllm_watch.support import regular_file
+
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-
-
-def too_open(status: os.stat_result) -> bool:
-    """May others read this secret? A group may where the file is root's: so Kubernetes mounts one, by fsGroup."""
-    mode = stat.S_IMODE(status.st_mode)
-    by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
-    return bool(mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group)
 
 
 def own_folder(folder: Path) -> None:
     """Make the folder if it is missing. Raises OSError, also where a link stands in its place."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    refuse_link(folder)
+    refuse_odd(folder)
 
 
-def refuse_link(path: Path) -> None:
-    """Raise OSError where a link stands: what is written there would land in a place of another's choice."""
+def refuse_odd(path: Path) -> None:
+    """Raise OSError unless a file, a folder or nothing is there.
+
+    What is written through a link lands in a place of another's choice; a pipe or device blocks or never ends.
+    """
     try:
-        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+        mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
-    if is_link:
+    if stat.S_ISLNK(mode):
         raise _link(str(path))
+    if not stat.S_ISDIR(mode):
+        regular_file.refuse_odd(path, mode)
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open(..., opener=opener)`: a file that is made is for its owner only, and none is a link."""
+    """For `open(..., opener=opener)`: a new file is its owner's only; no link, pipe or device is opened."""
+    refuse_odd(Path(path))
     try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise (_link(path) if error.errno == errno.ELOOP else error) from None
 

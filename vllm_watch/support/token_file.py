@@ -1,13 +1,12 @@
 """A named bearer token in a file, read again when the file changes: a token can be replaced without a restart."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import structlog
 
 from vllm_watch.settings.api import TokenSettings
-from vllm_watch.support.private_files import too_open
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import never_show
 
 _log = structlog.get_logger()
@@ -30,27 +29,21 @@ class TokenFile:
     def digest(self) -> bytes | None:
         """Return the SHA-256 of the token; None where the file cannot be used, which is logged once."""
         try:
-            found = self.settings.file.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+            stamp = regular_file.stamp(self.settings.file.stat())
             if stamp != self._stamp:
                 self._stamp, self._digest = stamp, None
-                self._digest = _digest_of(self.settings.file, found)
+                self._digest = _digest_of(self.settings.file)
         except (OSError, ValueError) as error:
             self._digest = None
             if str(error) != self._told:
-                _log.error("token_unusable", token=self.settings.name, because=str(error))
+                _log.error("token_unusable", token_name=self.settings.name, because=str(error))
             self._told = str(error)
         return self._digest
 
 
-def _digest_of(file: Path, status: os.stat_result) -> bytes:
-    if too_open(status):
-        raise ValueError(
-            f"others may read {file}: chmod 600 it, or mount the Secret with defaultMode: 0440"
-        )
-    with file.open("rb") as opened:
-        token = opened.read(TOKEN_BYTES_MAX + 1).strip()
-    if len(token) > TOKEN_BYTES_MAX or len(token) < TOKEN_CHARACTERS_MIN:
+def _digest_of(file: Path) -> bytes:
+    token = regular_file.read(file, TOKEN_BYTES_MAX, secret=True).strip()
+    if len(token) < TOKEN_CHARACTERS_MIN:
         raise ValueError(f"{file} holds no token of {TOKEN_CHARACTERS_MIN} characters or more")
     never_show(token.decode(errors="replace"))
     return hashlib.sha256(token).digest()

@@ -232,7 +232,7 @@ async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
     kept.write_bytes(kept.read_bytes() + b" " * file.BYTES_MAX)
     refused = await lock(tmp_path).acquire("w1", "a1")
     assert refused.held is None
-    assert "is damaged (too large)" in refused.text
+    assert "is damaged (is larger than 262,144 bytes)" in refused.text
 
 
 async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:

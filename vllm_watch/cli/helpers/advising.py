@@ -1,6 +1,7 @@
 """What `vllm-watch advise` does: takes the advice of a daemon, of a recording, or of an engine's log."""
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.signals.records import Advice
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support import regular_file
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
@@ -69,7 +71,9 @@ def _of_log(name: str) -> Advised:
         if name == "-":
             found = attention_of(_cut(sys.stdin))
         else:
-            with Path(name).open(errors="replace") as file:
+            with io.TextIOWrapper(
+                regular_file.opened(Path(name), pipes=True), errors="replace"
+            ) as file:
                 found = attention_of(_cut(file))
     except OSError as error:
         raise WatchError(

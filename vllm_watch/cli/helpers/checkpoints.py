@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from vllm_watch.support import regular_file
+
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
 _FILES_MAX = 2000
@@ -25,7 +27,7 @@ def snapshot(
     """The snapshot of the revision ("main"), else the newest, of those that have the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
-    names = [reference.read_text().strip()] if reference.is_file() else []
+    names = [regular_file.read(reference, 4096).decode().strip()] if reference.is_file() else []
     named = [entry / "snapshots" / name for name in (*names, revision) if name]
     newest = sorted(entry.glob("snapshots/*"), key=lambda each: -each.stat().st_mtime)
     return next((each for each in (*named, *newest) if each.is_dir() and (each / having).exists()), None)  # fmt: skip

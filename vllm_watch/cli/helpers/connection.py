@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import never_show, redacted
 
 URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
@@ -31,11 +32,14 @@ class Connection:
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
+            if self.ca_file is not None:
+                regular_file.check(self.ca_file)
             made = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
             raise _unusable("--ca-file", self.ca_file, error, "certificates of authorities") from None  # fmt: skip
         if self.cert_file is not None:
             try:
+                regular_file.check(self.cert_file)
                 made.load_cert_chain(self.cert_file, password=lambda: b"")
             except (OSError, ValueError) as error:
                 raise _unusable("--cert-file", self.cert_file, error, "your certificate and its key") from None  # fmt: skip
@@ -87,8 +91,7 @@ def of(arguments: argparse.Namespace, default_url: str = DEFAULT_URL) -> Connect
 def secret_of(argument: str, file: Path) -> str:
     """Return the one line that a file of a secret holds. Raises WatchError."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_FILE_BYTES_MAX).decode().strip()
+        text = regular_file.read(file, _FILE_BYTES_MAX).decode().strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text"
         raise WatchError(f"{argument}: {file} cannot be read: {why}", "name a file with one line") from None  # fmt: skip

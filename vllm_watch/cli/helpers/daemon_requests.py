@@ -14,6 +14,7 @@ import aiohttp
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import TOKEN_VARIABLE, Connection
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.support.visible import visible_lines
 
@@ -67,9 +68,10 @@ def _lines(answer: Mapping[str, Any], *, refused: bool) -> list[str]:
         more = f"attempt {attempt} has begun: " if attempt else ""
         return [more + str(answer.get("text", "done"))]
     lines = [f"refused: {answer.get('error')}"]
-    gates = answer.get("gates") or []
-    if len(gates) > 1:
-        lines += [f"  {each['gate']}: {each['text']}" for each in gates]
+    gates = answer.get("gates")
+    if isinstance(gates, list) and len(gates) > 1:
+        named = [each for each in gates if isinstance(each, dict)]
+        lines += [f"  {each.get('gate')}: {each.get('text')}" for each in named]
     return [*lines, f"  → {answer.get('remedy')}"]
 
 
@@ -96,13 +98,12 @@ async def _post(
                 url, json=body, headers=headers, allow_redirects=False, ssl=daemon.tls()
             ) as response,
         ):
-            text = await response.content.read(_ANSWER_BYTES_MAX)
-            status = response.status
+            text, status = await http_answer.body(response, _ANSWER_BYTES_MAX), response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         why = f"nothing within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
         raise WatchError(f"no answer from {url}: {why}", "is it running there?") from None
     try:
-        answer = json.loads(text)
+        answer = http_answer.document(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

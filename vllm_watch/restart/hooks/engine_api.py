@@ -4,7 +4,6 @@ Paths carry no version: each daemon then takes its own.
 Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.support.redaction import excerpt
@@ -54,7 +54,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
         remedy = "check hooks.docker: container, with docker ps -a"
         raise HookError(f"the daemon at {socket} says of {container}: {said(status, body)}", remedy)
     try:
-        return _container(json.loads(body))
+        return _container(http_answer.document(body))
     except (ValueError, KeyError, TypeError, AttributeError):
         cause = f"what answers at {socket} is no Engine API"
         raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
@@ -76,7 +76,7 @@ async def restart(
 def said(status: int, body: bytes) -> str:
     """Return the daemon's own words."""
     try:
-        message = str(json.loads(body)["message"])
+        message = str(http_answer.document(body)["message"])
     except (ValueError, KeyError, TypeError):
         message = body.decode(errors="replace")
     return f"{status} {excerpt(message.strip(), 300)}".strip()
@@ -94,7 +94,7 @@ async def _call(
                 method, f"http://localhost{path}", timeout=timeout, allow_redirects=False
             ) as response,
         ):
-            return response.status, await _bounded(response, bytes_max)
+            return response.status, await http_answer.beginning(response, bytes_max, seconds)
     except aiohttp.ClientConnectorError as error:
         cause = f"{socket} cannot be reached: {error.os_error.strerror or error.os_error}"
         remedy = "mount the socket, and let vllm-watch read and write it; see docs/hooks/docker.md"
@@ -104,15 +104,6 @@ async def _call(
             raise
         cause = f"the daemon at {socket} does not answer: {error or 'timeout'}"
         raise HookError(cause, "see whether docker ps answers") from None
-
-
-async def _bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
-        if len(body) >= bytes_max:
-            break
-    return bytes(body[:bytes_max])
 
 
 def _path(container: str) -> str:

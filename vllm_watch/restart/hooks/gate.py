@@ -7,12 +7,12 @@ Runbook: docs/hooks/gate.md.
 """
 
 import asyncio
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
 
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
 from vllm_watch.restart import gate_files
 from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
@@ -144,7 +144,7 @@ class Hook:
                     ssl=self._tools.watcher_tls,
                 ) as response,
             ):
-                said = json.loads(await response.content.read(_ANSWER_BYTES_MAX))
+                said = http_answer.document(await http_answer.body(response, _ANSWER_BYTES_MAX))
                 if response.status != 200:  # noqa: PLR2004 - HTTP
                     raise HookError(str(said["error"]), str(said["remedy"]))
                 return _Heard(

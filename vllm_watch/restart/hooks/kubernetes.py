@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from vllm_watch.clients.kubernetes import Answer, KubernetesError
+from vllm_watch.clients.kubernetes import Answer, KubernetesError, part
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.restart.hooks import kubernetes_objects as objects
@@ -105,7 +105,7 @@ class Hook:
             )  # fmt: skip
             if not answer.ok:
                 raise HookError(f"whether we may {what} is not said: {answer.said()}", REMEDY)
-            allowed = (answer.document.get("status") or {}).get("allowed") is True
+            allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"
             found.append(base.Finding(ok=allowed, text=text, remedy=None if allowed else remedy))
@@ -216,7 +216,8 @@ class _Act:
                 answer = Answer(_SERVER_ERRORS, {})  # it was agreed to; only the news is late
             if answer.status == _GONE:
                 return
-            if answer.ok and objects.uid(answer.document) != objects.uid(pod):
+            found = answer.document
+            if answer.ok and judged(found, objects.uid, found) != objects.uid(pod):
                 return
             await asyncio.sleep(LOOK_SECONDS)
 

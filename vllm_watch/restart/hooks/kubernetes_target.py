@@ -43,6 +43,9 @@ class KubernetesTarget:
             raise HookError(cause, remedy)
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
+        judged(
+            pod, lambda: (objects.uid(pod), pod["metadata"]["namespace"])
+        )  # an eviction names both
         wrong = judged(pod, objects.pod_unfit, pod, call.url, call.process_start_time)
         if wrong is not None:
             raise HookError(wrong, REMEDY)

@@ -19,6 +19,7 @@ from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, listening
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.support import regular_file
 
 START_TOLERANCE_SECONDS = 2.0
 """vLLM computes its start from the same clock ticks and boot time; the latter is a whole second and moves by
@@ -135,8 +136,7 @@ def _find(
 
 def _of_pid_file(path: Path, all_: dict[int, ProcessFacts]) -> int:
     try:
-        with path.open("rb") as file:
-            pid = int(file.read(_PID_FILE_BYTES_MAX))
+        pid = int(regular_file.read(path, _PID_FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it holds no number"
         raise HookError(f"PID file {path} says nothing: {why}", "check pid_file") from None

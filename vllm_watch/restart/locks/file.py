@@ -21,6 +21,7 @@ from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support import regular_file
 
 WAIT_SECONDS = 2.0
 """For another watcher to finish its change of the file, which takes milliseconds."""
@@ -147,7 +148,9 @@ class Lock:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         deadline = time.monotonic() + WAIT_SECONDS
-        descriptor = os.open(self._guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            self._guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
+        )
         try:
             while True:
                 try:
@@ -164,13 +167,11 @@ class Lock:
     def _read(self) -> _Kept:
         """What holds now; raises ValueError for a file that is damaged."""
         try:
-            descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW)
+            body = regular_file.read(self._file, BYTES_MAX, follow=False)
         except FileNotFoundError:
             return _Kept([], [])
-        with os.fdopen(descriptor, "rb") as file:
-            body = file.read(BYTES_MAX + 1)
-        if len(body) > BYTES_MAX:
-            raise ValueError(f"is damaged (too large); {_REMEDY}")
+        except regular_file.UnusableFileError as error:
+            raise ValueError(f"is damaged ({error.strerror}); {_REMEDY}") from None
         try:
             document = json.loads(body)
             same_boot = document["boot_id"] == _boot_id()

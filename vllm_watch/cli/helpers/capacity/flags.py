@@ -13,6 +13,7 @@ from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 
 AUTO_LENGTH = -1  # as vLLM: whatever fits
 _SUFFIXES = {
@@ -174,5 +175,5 @@ def _local_config(name: Any) -> dict[str, Any] | None:
     path = Path(str(name or "")) / "config.json"
     if not name or not path.is_file():
         return None
-    found = json.loads(path.read_text())
+    found = json.loads(regular_file.read(path, 1 << 20))
     return found if isinstance(found, dict) else None

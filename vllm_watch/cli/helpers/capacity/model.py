@@ -3,10 +3,9 @@
 The hub itself is asked only on request, for two small files, with a limit and a deadline.
 """
 
+import asyncio
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 from vllm_watch.capacity.plan import Checkpoint
 from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
+from vllm_watch.support import regular_file
 
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
 _HUB = "https://huggingface.co"
-_HUB_SECONDS = 10.0
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # as long as the Hub has them
 
 
@@ -69,7 +68,7 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
     except OSError as error:
         raise WatchError(
@@ -105,32 +104,16 @@ def _checkpoint_bytes(folder: Path) -> int | None:
 
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
     base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
-    config = _parse(_fetch(f"{base}/config.json"), f"{named}/config.json")
-    size = None
-    if weights_gib is None:
-        try:
-            index = _parse(
-                _fetch(f"{base}/{checkpoints.INDEXES[0]}"), f"{named}/{checkpoints.INDEXES[0]}"
-            )
-            size = index.get("metadata", {}).get("total_size")
-        except WatchError:  # one file has no index: the weights are counted
-            size = None
+    names = ("config.json", *((checkpoints.INDEXES[0],) if weights_gib is None else ()))
+    from vllm_watch.cli.helpers.capacity import hub  # noqa: PLC0415 - loads an HTTP client, for this alone
+
+    urls = [f"{base}/{name}" for name in names]
+    fetched = asyncio.run(hub.fetch(urls, _CONFIG_BYTES_MAX))
+    if isinstance(fetched[0], WatchError):
+        raise fetched[0]
+    config, size = _parse(fetched[0], f"{named}/config.json"), None
+    # Without an index the weights are one file: their number is counted.
+    if len(fetched) > 1 and isinstance(fetched[1], bytes):
+        metadata = _parse(fetched[1], f"{named}/{names[1]}").get("metadata")
+        size = metadata.get("total_size") if isinstance(metadata, dict) else None
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
-
-
-def _fetch(url: str) -> bytes:
-    if not url.startswith(("https://", "http://")):
-        raise WatchError(f"HF_ENDPOINT: {url} is no web address", f"leave it out, or set {_HUB}")
-    try:
-        with urllib.request.urlopen(url, timeout=_HUB_SECONDS) as answer:  # noqa: S310 - checked above
-            return bytes(answer.read(_CONFIG_BYTES_MAX + 1))
-    except urllib.error.HTTPError as error:
-        raise WatchError(
-            f"{url} answers {error.code}",
-            "check the name; of a gated model give a local copy of its config.json",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise WatchError(
-            f"{url} cannot be reached: {getattr(error, 'reason', error)}",
-            "give the model's folder or its config.json instead",
-        ) from None

@@ -12,6 +12,7 @@ from vllm_watch.cli.helpers.capacity.model import Found, find_checkpoint
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.command import Command
 from vllm_watch.preflight.facts import ABSENT, CACHE, FOLDER, REMOTE, ModelFiles, Room
+from vllm_watch.support import regular_file
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
@@ -121,10 +122,10 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
     """Files that the index names, and the bytes of all weights; a damaged index names none."""
     for name in checkpoints.INDEXES:
         path = folder / name
-        if not path.is_file() or path.stat().st_size > _INDEX_BYTES_MAX:
+        if not path.is_file():
             continue
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(regular_file.read(path, _INDEX_BYTES_MAX))
             named = {each for each in found["weight_map"].values() if isinstance(each, str)}
             total = found.get("metadata", {}).get("total_size")
         except (ValueError, OSError, LookupError, TypeError, AttributeError):
@@ -137,7 +138,7 @@ def _damage(path: Path) -> str | None:
     """Why a file of weights cannot be whole; None where nothing shows."""
     size = path.stat().st_size
     try:
-        with path.open("rb") as file:
+        with regular_file.opened(path) as file:
             head = file.read(len(_LFS))
             if head == _LFS:
                 return f"{path.name} is Git LFS's pointer of {size} bytes, not the weights"

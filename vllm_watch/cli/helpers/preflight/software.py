@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vllm_watch.preflight.command import Command
 from vllm_watch.preflight.facts import Software
+from vllm_watch.support import regular_file
 
 _PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
              "local/lib/python3*/dist-packages")  # fmt: skip
@@ -38,7 +39,7 @@ def _prefixes(found: Path) -> list[Path]:
     """Where its packages may be: that of the interpreter in its first line, and its own."""
     own = found.parent.parent
     try:
-        with found.open("rb") as file:
+        with regular_file.opened(found) as file:
             first = file.read(_SHEBANG_BYTES_MAX).partition(b"\n")[0]
     except OSError:
         return [own]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.cli.helpers.connection import Connection
+from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -244,16 +245,12 @@ class Daemon:
             if answer.status == HTTPStatus.UNAUTHORIZED:
                 remedy = "name the file that holds yours with --credentials-file"
                 raise WatchError(f"{self.url} asks for a user and a password", remedy)
-            body = bytearray()
-            async for chunk in answer.content.iter_any():
-                body += chunk
-                if len(body) > _BODY_BYTES_MAX:
-                    raise WatchError(f"{self.url} answers without end", "check the address")
+            body = await http_answer.body(answer, _BODY_BYTES_MAX)
         if answer.status == HTTPStatus.OK:
-            return bytes(body)
+            return body
         cause = f"{self.url} answers with HTTP status {answer.status}"
         try:
-            refused = _Refused.model_validate_json(bytes(body))
+            refused = _Refused.model_validate_json(body)
         except ValidationError:
             raise WatchError(cause, "check the address") from None
         raise WatchError(f"{cause}: {refused.error}", refused.remedy)

@@ -1,0 +1,36 @@
+"""Fetches small files from the Hugging Face Hub, all within one deadline."""
+
+import asyncio
+
+import aiohttp
+
+from vllm_watch.clients import http_answer
+from vllm_watch.errors import WatchError
+
+SECONDS = 10.0
+"""For all files together: a hub that drips holds a command no longer."""
+
+
+async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
+    """Return what each URL has, or why it was not had; all within one deadline."""
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+        return await asyncio.gather(*(_fetched(session, url, bytes_max) for url in urls))
+
+
+async def _fetched(session: aiohttp.ClientSession, url: str, bytes_max: int) -> bytes | WatchError:
+    if not url.startswith(("https://", "http://")):
+        return WatchError(
+            f"HF_ENDPOINT: {url} is no web address", "leave it out, or write https://HOST"
+        )
+    try:
+        async with session.get(url) as answer:
+            if answer.ok:
+                return await http_answer.body(answer, bytes_max)
+            remedy = "check the name; of a gated model give a local copy of its config.json"
+            return WatchError(f"{url} answers {answer.status}", remedy)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        timed_out = isinstance(error, TimeoutError)
+        why = f"not whole within {SECONDS:g} s" if timed_out else str(error)
+        remedy = "give the model's folder or its config.json instead"
+        return WatchError(f"{url} cannot be reached: {why}", remedy)
