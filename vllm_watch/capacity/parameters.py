@@ -14,6 +14,8 @@ class Parameters:
 
     matrices: int
     """In the layers: quantization shrinks them, tensor parallelism splits them."""
+    attention: int
+    """Of `matrices`, those of attention and of recurrent layers."""
     experts: int
     """Of `matrices`, those of routed experts."""
     embeddings: int
@@ -30,17 +32,18 @@ class Parameters:
 
 def count_parameters(model: Model) -> Parameters:
     """All parameters of the language model and its encoder."""
-    matrices = experts = 0
+    attention = dense = experts = 0
     small = model.hidden_size
     for index, kind in enumerate(model.layer_kinds):
-        matrices += _mixer(model, kind)
-        dense, routed = _feed_forward(model, index, kind)
-        matrices += dense + routed
+        attention += _mixer(model, kind)
+        fed, routed = _feed_forward(model, index, kind)
+        dense += fed
         experts += routed
         small += 2 * model.hidden_size
     tables = 1 if model.tied_embeddings else 2
     return Parameters(
-        matrices=matrices,
+        matrices=attention + dense + experts,
+        attention=attention,
         experts=experts,
         embeddings=tables * model.vocab_size * model.hidden_size,
         small=small,

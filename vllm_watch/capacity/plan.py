@@ -148,7 +148,7 @@ def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | N
     """The MLP's width: the config's, else what the weights leave room for."""
     if model.intermediate_size is not None or model.experts is not None:
         return model.intermediate_size
-    size = find_quantization(settings.flags.quantization, model.quantization).bytes_per_weight
+    size = find_quantization(settings.flags.quantization, model.quantization).smallest
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     parameters = int(weights.bytes_per_gpu * ranks / (size or dtype_bytes(settings.dtype)))
     return infer_intermediate(model, parameters)

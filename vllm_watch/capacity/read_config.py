@@ -10,6 +10,7 @@ from vllm_watch.capacity.encoder import read_encoder
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds
 from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
+from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
@@ -126,7 +127,7 @@ def _read(config: Config) -> Model:
         draft_layers=_first(text, "draft") or 0,
         multimodal=text is not config or encoder is not None,
         encoder=encoder,
-        quantization=_quantization(config, text),
+        quantization=_quantization(config, text, count),
         notes=tuple(notes),
     )  # fmt: skip
 
@@ -268,9 +269,13 @@ def _experts(config: Config) -> Experts | None:
     )
 
 
-def _quantization(config: Config, text: Config) -> dict[str, Any] | None:
+def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
+    experts = text.get("expert_dtype") or config.get("expert_dtype")
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
-            return dict(found)
+            experts = experts or found.get("expert_dtype")
+            if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
+                experts = "fp4"  # as vLLM takes it where the config does not say
+            return read_quantization(found, expert_dtype=experts, layers=layers)
     return None

@@ -286,7 +286,7 @@ def _split(plan: Plan, ranks: int) -> tuple[Flags, Checkpoint]:
 def _weights(plan: Plan) -> Iterator[_Change]:
     """A quantized checkpoint of the same model, where this one is not quantized."""
     settings = plan.settings
-    if find_quantization(settings.flags.quantization, plan.model.quantization).bytes_per_weight:
+    if find_quantization(settings.flags.quantization, plan.model.quantization).smallest:
         return
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     for name, size in (("fp8", _FP8_WEIGHT_BYTES), ("awq", _INT4_WEIGHT_BYTES)):
