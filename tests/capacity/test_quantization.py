@@ -41,7 +41,9 @@ TABLE = (
 )
 
 
-def found(flag: str | None, config: dict[str, object] | None, experts: object = None) -> Quantization:
+def found(
+    flag: str | None, config: dict[str, object] | None, experts: object = None
+) -> Quantization:
     read = None if config is None else read_quantization(config, expert_dtype=experts, layers=4)
     return find_quantization(flag, read)
 
@@ -84,7 +86,9 @@ PARTS: tuple[tuple[str, dict[str, object], tuple[float | None, float | None, flo
 
 
 @pytest.mark.parametrize(("config", "sizes"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])  # fmt: skip
-def test_each_part_has_its_format(config: dict[str, object], sizes: tuple[float | None, ...]) -> None:
+def test_each_part_has_its_format(
+    config: dict[str, object], sizes: tuple[float | None, ...]
+) -> None:
     """What is left out stays in 16 bits, and experts may be smaller than the rest."""
     read = found(None, config)
     assert (read.dense, read.attention, read.experts) == sizes

@@ -98,6 +98,8 @@ class Model:
     multimodal: bool = False
     encoder: Encoder | None = None
     quantization: Quantization | None = None
+    unread_cache: str | None = None
+    """Why its KV cache cannot be sized: the key of the config that changes it; None: it can."""
     notes: tuple[str, ...] = ()
     """What was assumed since the config does not say it."""
 

@@ -92,9 +92,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
     return _all(name, _by_words(name))
 
 
-def read_quantization(
-    config: Mapping[str, Any], *, expert_dtype: Any, layers: int
-) -> Quantization:
+def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
     """From `quantization_config`, and DeepSeek's `expert_dtype`; raises what a nonsensical value raises."""
     found = _of_method(config)
     if expert_dtype is not None:

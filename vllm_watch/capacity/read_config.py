@@ -3,6 +3,7 @@
 What a config leaves out is filled with what vLLM or transformers would take, and noted.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -55,6 +56,8 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
+# DeepSeek V4 and what follows it: several tokens share one entry, beside a window and states of the compressor.
+_COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?$")
 _LONGEST_KEY = 1 << 40  # a config is written by people: larger is a mistake
 
 
@@ -128,6 +131,7 @@ def _read(config: Config) -> Model:
         multimodal=text is not config or encoder is not None,
         encoder=encoder,
         quantization=_quantization(config, text, count),
+        unread_cache=next((key for key in text if _COMPRESSED.match(str(key)) and text[key]), None),
         notes=tuple(notes),
     )  # fmt: skip
 

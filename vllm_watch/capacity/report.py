@@ -5,12 +5,12 @@ from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.plan import Plan
-from vllm_watch.capacity.suggestions import as_json, suggestions
+from vllm_watch.capacity.suggestions import as_json, other_ways, suggestions
 
 
 def report(plan: Plan) -> dict[str, Any]:
     """Every key of the contract, and the parts of the memory."""
-    settings = plan.settings
+    settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {
         "fits": plan.fits,
@@ -40,5 +40,8 @@ def report(plan: Plan) -> dict[str, Any]:
             "kv_cache": plan.kv_bytes,
         },
         "assumptions": list(assumptions(plan)),
-        "suggestions": as_json(suggestions(plan)),
+        "suggestions": as_json(found),
+        "other_ways": [
+            {"change": each.change, "why": each.why} for each in other_ways(plan, found)
+        ],
     }

@@ -1,17 +1,21 @@
-"""What to change: the smallest flags that make it fit, best first; or what is wasted where it fits.
+"""What to change: one flag that makes it fit, best first; several together; or other GPUs or another checkpoint.
 
-Every suggestion is tried: it is made only when the same plan with that flag fits. The order is by what
-it costs who uses the engine: nothing, then a little quality or speed, then length, then hardware.
+Every one of them is planned before it is printed, as it would be typed, and left out where that plan does not
+fit. The order is by what it costs who uses the engine: nothing, then a little quality or speed, then length,
+then hardware.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.flags import Flags, obstacle
+from vllm_watch.capacity.gpus import CATALOGUE_SIZES, cuda_memory_bytes
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.plan import Checkpoint, Plan, make_plan, with_flags
-from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
+from vllm_watch.capacity.quantization import Quantization, find_quantization
 from vllm_watch.capacity.units import GIB
 
 UTILIZATION_MAX = (
@@ -21,11 +25,17 @@ _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
 _PARALLEL = (2, 4, 8, 16)
+_STAGES = (1, 2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75  # of the length that was asked for
 _USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
 _MUCH_WASTE_BYTES = GIB
-_FOUR_BIT = ("--model", "(a 4-bit checkpoint of it)")
-_FP8_WEIGHT_BYTES, _INT4_WEIGHT_BYTES = 1.0, 0.53
+_DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
+"""Flags that cost length, hardware or quality: who needs those wants to know what else would do."""
+_LARGER_STEP, _LARGER_STEPS = 1.02, 200
+_CHECKPOINTS = (
+    ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
+    ("a 4-bit", Quantization("4 bits", 0.53125, 0.53125, 0.53125)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,107 +45,206 @@ class Suggestion:
     flag: str
     value: str
     why: str
-    together: bool = False
-    """Is it enough only with the others of which this is said?"""
 
 
-_Change = tuple[Suggestion, Flags, Checkpoint | None]
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What else would do: several flags, more or larger GPUs, a smaller checkpoint."""
+
+    change: str
+    why: str
+
+
+_Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Changes, best first."""
+    """Single flags, best first; where it fits, what is wasted."""
     if plan.fits:
         return tuple(_waste(plan))
-    if plan.obstacle is not None or plan.gpus_needed > plan.machine.count:
-        return (_other_split(plan),)
-    found = [made for ways in _WAYS for made in ways(plan)]
-    single = tuple(
-        suggestion
-        for suggestion, flags, checkpoint in found
-        if with_flags(plan, flags, checkpoint).fits
+    if _is_refused(plan):
+        return tuple(_other_splits(plan))[:1]
+    found = [each for ways in _WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
+    if plan.kv_bytes <= 0:  # the weights do not fit: whatever else is done costs quality
+        found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
+    return tuple(found)
+
+
+def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
+    """What else makes it fit, where none that was found is cheap: several flags together, GPUs, memory, bits."""
+    alone = {each.flag for each in found}
+    if plan.fits or alone - _DEAR:
+        return ()
+    start = _startable(plan)
+    if _split(plan, start).fits:  # vLLM takes it with another split
+        return () if alone else (Way(_typed(plan, start), _refusal(plan)),)
+    ways: list[Way] = []
+    if alone <= {"--max-model-len"}:
+        ways += _together(plan, start, may_shorten=not alone)
+    if "--tensor-parallel-size" not in alone:
+        ways += _more_gpus(plan, start)
+    return (*ways, *_larger_gpus(plan, start), *_smaller_checkpoint(plan, start))
+
+
+def _is_refused(plan: Plan) -> bool:
+    return plan.obstacle is not None or plan.lacks_gpus
+
+
+def _refusal(plan: Plan) -> str:
+    wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+    return plan.obstacle or wanted
+
+
+def _startable(plan: Plan) -> Flags:
+    """The flags as they are, else with the fewest changes of the split after which vLLM would take them."""
+    flags = plan.settings.flags
+    splits = (
+        replace(
+            flags, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
+            data_parallel_size=replicas, decode_context_parallel_size=wide,
+        )
+        for ranks, stages, replicas, wide in product(
+            (flags.tensor_parallel_size, 1, *_PARALLEL),
+            (flags.pipeline_parallel_size, *_STAGES),
+            (flags.data_parallel_size, 1),
+            (flags.decode_context_parallel_size, 1),
+        )
+    )  # fmt: skip
+    count = plan.machine.count
+    possible = [
+        each
+        for each in splits
+        if obstacle(each, plan.model) is None
+        and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
+    ]
+    start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
+    larger = [then for _, then in _cache_bytes(_split(plan, start))]
+    return larger[0] if larger else start
+
+
+def _ranks_of(flags: Flags) -> int:
+    return flags.tensor_parallel_size * flags.pipeline_parallel_size
+
+
+def _changed(before: Flags, after: Flags) -> dict[str, Any]:
+    return {
+        each.name: getattr(after, each.name)
+        for each in fields(Flags)
+        if getattr(after, each.name) != getattr(before, each.name)
+    }
+
+
+def _typed(plan: Plan, after: Flags) -> str:
+    """The flags that differ, as they are typed; with another split a size given for each GPU differs, too."""
+    changed = _changed(plan.settings.flags, after)
+    given = _share(plan, after).given_gib
+    if given != plan.checkpoint.given_gib:
+        changed["weights_gib"] = f"{given:g}"
+    words = (
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in changed.items()
     )
-    if all(each.flag == "--max-model-len" for each in single):
-        # Nothing else is enough alone; who needs the length wants to know what is, together.
-        single += _together(plan, may_shorten=not single)
-    more = tuple(_more_gpus(plan))
-    if plan.kv_bytes <= 0 and more:  # the weights do not fit: whatever else is done costs quality
-        return more + tuple(each for each in single if each.flag != more[0].flag)
-    return single or more or (_larger(plan),)
+    return " ".join(words)
 
 
-def _together(plan: Plan, *, may_shorten: bool) -> tuple[Suggestion, ...]:
+def _share(plan: Plan, flags: Flags) -> Checkpoint:
+    """What is known of the weights, where as many GPUs share them."""
+    given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
+    if given is None or ratio == 1:
+        return plan.checkpoint
+    return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
+
+
+def _split(plan: Plan, flags: Flags, machine: Machine | None = None) -> Plan:
+    return make_plan(plan.model, flags, machine or plan.machine, _share(plan, flags))
+
+
+def _with(plan: Plan, start: Flags) -> str:
+    typed = _typed(plan, start)
+    return f", with {typed}" if typed else ""
+
+
+def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
     """The cheap ones first and on until it fits; then what turned out to be needless is dropped."""
-    taken: list[_Change] = []
-    now = plan
+    now = _split(plan, start)
     for ways in _WAYS:
-        if ways in (_length, _length_little) and not may_shorten:
+        if now.fits or (ways in (_length, _length_little) and not may_shorten):
             continue
         options = list(ways(now))
         if not options:
             continue
-        then = with_flags(now, options[-1][1], options[-1][2])  # the one that frees most
-        if not (then.fits or _roomier(then, now)):
-            continue
-        taken.append(options[-1])
-        now = then
-        if now.fits:
-            return _told_together(_needed_of(plan, taken))
-    return ()
+        then = with_flags(now, options[-1][1])  # the one that frees most
+        if then.fits or _roomier(then, now):
+            now = then
+    if not now.fits:
+        return
+    flags, given = now.settings.flags, plan.settings.flags
+    for name in _changed(given, flags):
+        fewer = replace(flags, **{name: getattr(given, name)})
+        if _split(plan, fewer).fits:
+            flags = fewer
+    yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
 
 
 def _roomier(then: Plan, now: Plan) -> bool:
     return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
 
 
-def _needed_of(plan: Plan, taken: list[_Change]) -> list[Suggestion]:
-    """Those without which it does not fit. What changes the weights stays: the rest was made for it."""
-    kept = list(taken)
-    for change in taken:
-        if change[2] is not None:
+def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
+    """The fewest GPUs of this kind with which it fits, however many were named."""
+    machine = replace(plan.machine, count=None)
+    splits = [(ranks, stages) for ranks in (1, *_PARALLEL) for stages in _STAGES]
+    for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
+        flags = replace(start, tensor_parallel_size=ranks, pipeline_parallel_size=stages)
+        if _ranks_of(flags) <= _ranks_of(start) or not _shares_heads(plan, ranks):
             continue
-        fewer = [each for each in kept if each is not change]
-        if fewer and _applied(plan, taken, fewer).fits:
-            kept = fewer
-    return [suggestion for suggestion, _, _ in kept]
+        then = _split(plan, flags, machine)
+        if then.fits:
+            count = plan.machine.count or plan.gpus_needed
+            yield Way(
+                f"{then.gpus_needed} such GPUs: {_typed(plan, flags)}",
+                f"weights and cache are split over them (planned for {count})",
+            )
+            return
 
 
-def _applied(plan: Plan, taken: list[_Change], chosen: list[_Change]) -> Plan:
-    """The plan with the changes of these only; in `taken` each builds on those before it."""
-    flags, before, checkpoint = plan.settings.flags, plan.settings.flags, None
-    for change in taken:
-        changed = {
-            each.name: getattr(change[1], each.name)
-            for each in fields(Flags)
-            if getattr(change[1], each.name) != getattr(before, each.name)
-        }
-        before = change[1]
-        if change in chosen:
-            flags, checkpoint = replace(flags, **changed), change[2] or checkpoint
-    return with_flags(plan, flags, checkpoint)
+def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
+    """This much memory on each of as many GPUs."""
+    now = _split(plan, start)
+    blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
+    missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
+    size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
+    for _ in range(_LARGER_STEPS):
+        gib = math.ceil(size / GIB * 10) / 10
+        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # those are taken as names of cards
+        memory, source = cuda_memory_bytes(gib, None)
+        machine = Machine(memory, source, count=plan.machine.count)
+        if _split(plan, start, machine).fits:
+            yield Way(
+                f"GPUs of {gib:.1f} GiB{_with(plan, start)}",
+                f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
+            )
+            return
+        size *= _LARGER_STEP  # larger cards take larger batches by default
 
 
-def _told_together(found: list[Suggestion]) -> tuple[Suggestion, ...]:
-    if len(found) == 1:
-        return tuple(found)
-    told = []
-    for each in found:
-        others = ", ".join(
-            f"{other.flag} {other.value}".rstrip() for other in found if other is not each
-        )
-        told.append(replace(each, why=f"{each.why}; together with {others}", together=True))
-    return tuple(told)
-
-
-def _larger(plan: Plan) -> Suggestion:
-    why = "no flag makes it fit: this much memory per GPU would"
-    return Suggestion("--gpu-memory-gib", _gib(_needed(plan)), why)
-
-
-def _needed(plan: Plan) -> int:
-    """Memory per GPU with which it would fit under the same flags."""
-    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
-    missing = blocks * plan.pool.bytes_per_block - plan.kv_bytes
-    return int(plan.machine.memory_bytes + missing / plan.settings.gpu_memory_utilization)
+def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
+    """Weights of fewer bits; no flag makes them of these."""
+    now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
+    flags = replace(start, quantization=None)
+    for name, quantization in _CHECKPOINTS if plan.model.sized else ():
+        smallest = quantization.smallest
+        if smallest is None or smallest >= (now or dtype_bytes(plan.settings.dtype)):
+            continue
+        model = replace(plan.model, quantization=quantization)
+        then = make_plan(model, flags, plan.machine, Checkpoint())
+        if then.fits:
+            before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
+            yield Way(
+                f"{name} checkpoint of it{_with(replace(plan, checkpoint=Checkpoint()), start)}",
+                f"about {_gib(after)} instead of {_gib(before)} GiB of weights per GPU",
+            )
+            return
 
 
 def _utilization(plan: Plan) -> Iterator[_Change]:
@@ -150,11 +259,8 @@ def _utilization(plan: Plan) -> Iterator[_Change]:
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
             more = _gib((value - now) * plan.machine.memory_bytes)
-            yield (
-                Suggestion("--gpu-memory-utilization", f"{value:g}", f"{more} GiB more of each GPU, if nothing else uses it"),
-                then,
-                None,
-            )  # fmt: skip
+            why = f"{more} GiB more of each GPU, if nothing else uses it"
+            yield Suggestion("--gpu-memory-utilization", f"{value:g}", why), then
             return
 
 
@@ -179,11 +285,8 @@ def _shorter(plan: Plan) -> Iterator[_Change]:
         if shorter is None:
             return
         length = shorter
-    yield (
-        Suggestion("--max-model-len", str(length), "the longest context that fits as it is"),
-        replace(flags, max_model_len=length),
-        None,
-    )
+    said = Suggestion("--max-model-len", str(length), "the longest context that fits as it is")
+    yield said, replace(flags, max_model_len=length)
 
 
 def _longest_profiled(plan: Plan) -> int | None:
@@ -203,22 +306,21 @@ def _kv_dtype(plan: Plan) -> Iterator[_Change]:
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
-    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8"), None
+    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8")
 
 
 def _sequences(plan: Plan) -> Iterator[_Change]:
     flags, now = plan.settings.flags, plan.settings.max_num_seqs
-    for count in _SEQUENCES:
-        then = replace(flags, max_num_seqs=count)
-        if count < now and (count == _SEQUENCES[-1] or with_flags(plan, then).fits):
-            freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
-            yield (
-                Suggestion(
-                    "--max-num-seqs", str(count), f"the sampler's peak shrinks by {_gib(freed)} GiB"
-                ),
-                then,
-                None,
-            )
+    counts = [each for each in _SEQUENCES if each < now]
+    if plan.lacks_state_blocks and plan.num_blocks:
+        counts = [plan.num_blocks, *(each for each in counts if each < plan.num_blocks)]
+    for count in counts:
+        then = with_flags(plan, replace(flags, max_num_seqs=count))
+        if count == counts[-1] or then.fits:
+            why = f"the sampler's peak shrinks by {_gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
+            if plan.lacks_state_blocks:
+                why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
+            yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
             return
 
 
@@ -229,131 +331,103 @@ def _batch(plan: Plan) -> Iterator[_Change]:
     then = replace(flags, max_num_batched_tokens=_SMALL_BATCH_TOKENS)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
-        yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"), then, None  # fmt: skip
+        why = f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"
+        yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), why), then
 
 
 def _eager(plan: Plan) -> Iterator[_Change]:
+    flags = plan.settings.flags
     if plan.graph_bytes:
         why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
-        yield (
-            Suggestion("--enforce-eager", "", why),
-            replace(plan.settings.flags, enforce_eager=True),
-            None,
-        )
+        yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[_Change]:
+    """More ranks, as far as there are GPUs; a size given for each GPU would have to change with them."""
     flags = plan.settings.flags
-    for ranks in _ranks(plan):
-        if ranks * flags.pipeline_parallel_size * flags.data_parallel_size > plan.machine.count:
-            return
-        then, checkpoint = _split(plan, ranks)
-        if ranks == plan.machine.count or with_flags(plan, then, checkpoint).fits:
-            why = f"weights and cache are split over {ranks} of the {plan.machine.count} GPUs"
-            yield Suggestion("--tensor-parallel-size", str(ranks), why), then, checkpoint
-            return
-
-
-def _more_gpus(plan: Plan) -> Iterator[Suggestion]:
-    """The least split over GPUs of this kind with which it fits, whether so many were named or not."""
-    for ranks in _ranks(plan):
-        flags, checkpoint = _split(plan, ranks)
-        total = ranks * flags.pipeline_parallel_size * flags.data_parallel_size
-        machine = replace(plan.machine, count=max(total, plan.machine.count))
-        if make_plan(plan.model, flags, machine, checkpoint).fits:
-            there = "" if total <= plan.machine.count else f" (planned for {plan.machine.count})"
-            why = f"weights and cache are split over {total} such GPUs{there}"
-            yield Suggestion("--tensor-parallel-size", str(ranks), why)
+    if plan.checkpoint.given_gib is not None:
+        return
+    ranks = [each for each in _PARALLEL if each > flags.tensor_parallel_size]
+    for each in ranks:
+        then = with_flags(plan, replace(flags, tensor_parallel_size=each))
+        if _shares_heads(plan, each) and then.fits:
+            why = f"weights and cache are split over {then.gpus_needed} GPUs"
+            yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
             return
 
 
-def _ranks(plan: Plan) -> list[int]:
-    """More ranks than now, over which the heads can be split: a head of keys and values may be copied, not cut."""
+def _shares_heads(plan: Plan, ranks: int) -> bool:
+    """Whether so many ranks can split the heads: one of keys and values may be copied, not cut."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
-    return [
-        ranks for ranks in _PARALLEL
-        if ranks > plan.settings.flags.tensor_parallel_size and not heads % ranks and not max(ranks, shared) % min(ranks, shared)
-    ]  # fmt: skip
-
-
-def _split(plan: Plan, ranks: int) -> tuple[Flags, Checkpoint]:
-    flags, given = plan.settings.flags, plan.checkpoint.given_gib
-    ratio = flags.tensor_parallel_size / ranks
-    checkpoint = replace(plan.checkpoint, given_gib=None if given is None else given * ratio)
-    return replace(flags, tensor_parallel_size=ranks), checkpoint
+    return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
 
 def _weights(plan: Plan) -> Iterator[_Change]:
-    """A quantized checkpoint of the same model, where this one is not quantized."""
-    settings = plan.settings
-    if find_quantization(settings.flags.quantization, plan.model.quantization).smallest:
+    """Quantized while loading, where the checkpoint is not."""
+    flags = plan.settings.flags
+    if find_quantization(flags.quantization, plan.model.quantization).smallest:
         return
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    for name, size in (("fp8", _FP8_WEIGHT_BYTES), ("awq", _INT4_WEIGHT_BYTES)):
-        tables = (
-            (1 if plan.model.tied_embeddings else 2)
-            * plan.model.vocab_size
-            * plan.model.hidden_size
-        )
-        table_bytes = tables * dtype_bytes(settings.dtype) // ranks
-        matrices = max(0, plan.weights.bytes_per_gpu - table_bytes)
-        smaller = table_bytes + matrices * size / dtype_bytes(settings.dtype)
-        checkpoint = Checkpoint(given_gib=smaller / GIB)
-        what = (
-            "quantized while loading"
-            if name == "fp8"
-            else "serve one that somebody has quantized (AWQ, GPTQ); no flag makes it of this one"
-        )
-        why = f"weights of about {_gib(smaller)} instead of {_gib(plan.weights.bytes_per_gpu)} GiB per GPU: {what}"
-        flags = replace(settings.flags, quantization=name)
-        if name == "awq" or with_flags(plan, flags, checkpoint).fits:
-            flag, value = ("--quantization", name) if name == "fp8" else _FOUR_BIT
-            yield Suggestion(flag, value, why), flags, checkpoint
-            return
+    then = with_flags(plan, replace(flags, quantization="fp8"))
+    before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
+    if after < before:
+        why = f"weights of about {_gib(after)} instead of {_gib(before)} GiB per GPU: quantized while loading"
+        yield Suggestion("--quantization", "fp8", why), then.settings.flags
 
 
-def _other_split(plan: Plan) -> Suggestion:
-    flags, heads = plan.settings.flags, plan.model.num_attention_heads
-    why = (
-        plan.obstacle
-        or f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
-    )
-    if flags.pipeline_parallel_size > plan.model.num_layers:
-        return Suggestion("--pipeline-parallel-size", str(plan.model.num_layers), why)
-    if heads % flags.tensor_parallel_size == 0 and plan.obstacle:
-        return Suggestion("--decode-context-parallel-size", "1", why)
-    room = plan.machine.count // (flags.pipeline_parallel_size * flags.data_parallel_size)
-    possible = [ranks for ranks in (1, *_PARALLEL) if ranks <= room and heads % ranks == 0]
-    if not possible:
-        return Suggestion("--pipeline-parallel-size", "1", why)
-    return Suggestion("--tensor-parallel-size", str(possible[-1]), why)
+def _cache_bytes(plan: Plan) -> Iterator[_Change]:
+    flags = plan.settings.flags
+    if flags.kv_cache_memory_bytes is None:
+        return
+    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
+    size = blocks * plan.pool.bytes_per_block
+    if size > flags.kv_cache_memory_bytes:
+        said = Suggestion("--kv-cache-memory-bytes", str(size), "what one request takes")
+        yield said, replace(flags, kv_cache_memory_bytes=size)
+
+
+def _other_splits(plan: Plan) -> Iterator[Suggestion]:
+    """One flag of the split changed, where vLLM would refuse it as it is; the least change first."""
+    flags, why = plan.settings.flags, _refusal(plan)
+    options: list[tuple[str, tuple[int, ...]]] = [
+        ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
+        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(_STAGES))),
+        ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
+        ("decode_context_parallel_size", (1,)),
+    ]  # fmt: skip
+    options.sort(key=lambda each: not why.startswith(f"--{each[0].replace('_', '-')} "))
+    for name, values in options:
+        for value in values:
+            if name == "tensor_parallel_size" and (
+                not _shares_heads(plan, value) or plan.checkpoint.given_gib is not None
+            ):
+                continue
+            if with_flags(plan, replace(flags, **{name: value})).fits:
+                yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
     """Where it fits too well: KV cache that no allowed number of requests can fill."""
-    settings = plan.settings
+    settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
-    if plan.settings.flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
+    if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
         return
     unused = f"{_gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
     lower = settings.gpu_memory_utilization - spare / plan.machine.memory_bytes
     rounded = -(-lower * _UTILIZATION_STEPS // 1) / _UTILIZATION_STEPS
-    if rounded < settings.gpu_memory_utilization:
-        yield Suggestion(
-            "--gpu-memory-utilization", f"{rounded:g}", f"{unused}: leave it to others"
-        )
-    limit = plan.model.max_position_embeddings or 0
-    if limit > settings.max_model_len:
-        longer = min(limit, plan.longest)
-        yield Suggestion("--max-model-len", str(longer), f"{unused}: the model can read more")
-    yield Suggestion(
-        "--max-num-seqs", str(int(plan.concurrency)), f"{unused}: or serve more at once"
-    )
+    limit = min(plan.model.max_position_embeddings or 0, plan.longest)
+    more = (
+        ("gpu_memory_utilization", rounded, rounded < settings.gpu_memory_utilization, "leave it to others"),
+        ("max_model_len", limit, limit > settings.max_model_len, "the model can read more"),
+        ("max_num_seqs", int(plan.concurrency), True, "or serve more at once"),
+    )  # fmt: skip
+    for name, value, useful, said in more:
+        if useful and value > 0 and with_flags(plan, replace(flags, **{name: value})).fits:
+            yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
 _WAYS: tuple[Callable[[Plan], Iterator[_Change]], ...] = (
-    _utilization, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
+    _utilization, _cache_bytes, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
 )  # fmt: skip
 
 

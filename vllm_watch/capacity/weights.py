@@ -11,9 +11,14 @@ from vllm_watch.capacity.units import GIB, ceil_div
 
 _SAME = 0.03  # model cards round their billions
 _LEAST_BYTES = 0.2  # for a parameter: below 2 bits nothing is served
+_FEWEST_OF_ALL = 0.45  # bytes for each parameter: below, some of the weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
-_BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # come in two and three bits, too, and quantize all of it
+_BELOW_FOUR_BITS = (
+    "gguf",
+    "aqlm",
+    "hqq",
+)  # come in two and three bits, too, and quantize all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +82,13 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
     """The counted size and the reason, where the one given cannot be what vLLM printed; None: it stands.
 
-    A quantized checkpoint is not as large as the model in 16 bits, and none is smaller than four bits for each
-    matrix beside embeddings, output head and encoder in 16. Anything between may have been measured.
+    A quantized checkpoint is not as large as the model in 16 bits; and four bits for each parameter leave out
+    that embeddings, output head and encoder stay in 16. Anything else may have been measured.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
         return None
+    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
     quantization = find_quantization(flags.quantization, model.quantization)
     quantized = quantization.smallest is not None
     whole, _ = counted_bytes(model, settings, NONE)
@@ -90,7 +96,9 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
         counted, _ = counted_bytes(model, settings, quantization)
         return counted, f"that is the model in {settings.dtype}, and it is loaded as {quantization.name}"  # fmt: skip
     least, _ = counted_bytes(model, settings, _LEAST)
-    if given >= least or quantization.name.startswith(_BELOW_FOUR_BITS):
+    if not _FEWEST_OF_ALL * count_parameters(model).total <= given * ranks < least * ranks:
+        return None
+    if quantization.name.startswith(_BELOW_FOUR_BITS):
         return None
     counted, _ = counted_bytes(model, settings, quantization if quantized else _FOUR_BITS)
     return counted, f"four bits of each matrix, and embeddings, head and encoder in {settings.dtype}, take {least / GIB:.2f}"  # fmt: skip
@@ -109,7 +117,9 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
     sizes = (quantization.attention, quantization.dense, quantization.experts)
     dense = parameters.matrices - parameters.attention - parameters.experts
     counts = (parameters.attention, dense, parameters.experts)
-    matrices = sum(int(count * (size or element)) for count, size in zip(counts, sizes, strict=True))
+    matrices = sum(
+        int(count * (size or element)) for count, size in zip(counts, sizes, strict=True)
+    )
     tables = int(parameters.embeddings * (quantization.tables or element))
     # Embeddings and encoder are on the first stage, the output head is on the last.
     apart = 2 if stages > 1 and not model.tied_embeddings else 1

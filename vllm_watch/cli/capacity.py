@@ -11,7 +11,7 @@ from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
-from vllm_watch.capacity.suggestions import suggestions
+from vllm_watch.capacity.suggestions import other_ways, suggestions
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.capacity import text as capacity_text
 from vllm_watch.cli.helpers.capacity.anchor import calibrated
@@ -87,12 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     model = read_config(found.config)
     flags = read_flags(arguments, model)
-    needed = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     machine = find_machine(
         name=arguments.gpu_name,
         memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
         count=arguments.gpus,
-        needed=needed,
         procfs=Path("/proc"),
     )
     if arguments.from_log is not None:
@@ -103,8 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(report(plan)))
     else:
+        found_flags = suggestions(plan)
         lines = capacity_text.lines(
-            plan, found.name, suggestions(plan), assumptions(plan),
+            plan, found.name, (*found_flags, *other_ways(plan, found_flags)), assumptions(plan),
             columns=terminal.columns(60, 120), colours=terminal.takes_colours(sys.stdout),
         )  # fmt: skip
         print("\n".join(lines))
