@@ -134,4 +134,4 @@ def test_a_cache_that_is_named_must_have_room() -> None:
     assert not with_flags(named, replace(flags, kv_cache_memory_bytes=20 << 30)).fits
     assert not with_flags(named, replace(flags, num_gpu_blocks_override=10000)).fits
     small = with_flags(named, replace(flags, kv_cache_memory_bytes=1 << 20))
-    assert [(each.flag, each.value) for each in suggestions(small)][0] == ("--kv-cache-memory-bytes", "1075838976")  # fmt: skip
+    assert next((each.flag, each.value) for each in suggestions(small)) == ("--kv-cache-memory-bytes", "1075838976")  # fmt: skip

@@ -66,7 +66,8 @@ def _indices(config: Config, count: int) -> list[LayerKind] | None:
     indices = config.get("attn_layer_indices") or config.get("full_attn_idxs")
     if not isinstance(indices, list | tuple):
         return None
-    return [_FULL if index in set(indices) else _STATE for index in range(count)]
+    full = set(indices)
+    return [_FULL if index in full else _STATE for index in range(count)]
 
 
 def _jamba(config: Config, count: int) -> list[LayerKind] | None:

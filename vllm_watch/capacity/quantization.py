@@ -5,12 +5,15 @@ and NVFP4) and, where it is asymmetric, a zero point of as many bits as a weight
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vllm_watch.capacity.bounds import shown
+
 _DEFAULT_GROUP = 128
 _SCALE_BITS, _SMALL_SCALE_BITS = 16, 8
+_BITS_MAX = 32
 _SMALL_SCALE_GROUPS = (16, 32)  # NVFP4's, and that of MXFP4 and MXFP8
 
 
@@ -119,12 +122,8 @@ def _nf4() -> float:
 
 def _of_method(config: Mapping[str, Any]) -> Quantization:
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower()
-    if method == "bitsandbytes":
-        return _all(method, _nf4() if config.get("load_in_4bit", True) else 1.0)
-    if method == "quark":
-        return _quark(config)
-    if method == "torchao":
-        return _all(method, _by_words(str(config.get("quant_type")).lower()) or 1.0)
+    if method in _READERS:
+        return _READERS[method](config)
     if isinstance(config.get("config_groups"), Mapping):
         return _compressed(method or "compressed-tensors", config["config_groups"])
     if method == "compressed-tensors":
@@ -182,7 +181,9 @@ def _parts(targets: Any) -> Iterable[str]:
 
 
 def _format(weights: Mapping[str, Any]) -> tuple[str, float]:
-    bits, group = int(weights["num_bits"]), int(weights.get("group_size") or -1)
+    bits, group = weights["num_bits"], int(weights.get("group_size") or -1)
+    if not 0 < bits <= _BITS_MAX:
+        raise ValueError(f"num_bits {shown(bits)}")
     small = weights.get("type") == "float" and group in _SMALL_SCALE_GROUPS
     symmetric = bool(weights.get("symmetric", True))
     size = _grouped(bits, group, symmetric=symmetric, scale_bits=_SMALL_SCALE_BITS if small else _SCALE_BITS)  # fmt: skip
@@ -234,3 +235,10 @@ def _keeps_attention(config: Mapping[str, Any], layers: int) -> bool:
                 return True
             named.add(number[1])
     return 2 * len(named) >= layers
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Quantization]] = {
+    "bitsandbytes": lambda config: _all("bitsandbytes", _nf4() if config.get("load_in_4bit", True) else 1.0),
+    "torchao": lambda config: _all("torchao", _by_words(str(config.get("quant_type")).lower()) or 1.0),
+    "quark": _quark,
+}  # fmt: skip

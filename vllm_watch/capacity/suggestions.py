@@ -134,6 +134,11 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
     }
 
 
+def _but(flags: Flags, name: str, value: Any) -> Flags:
+    changed: dict[str, Any] = {name: value}
+    return replace(flags, **changed)
+
+
 def _typed(plan: Plan, after: Flags) -> str:
     """The flags that differ, as they are typed; with another split a size given for each GPU differs, too."""
     changed = _changed(plan.settings.flags, after)
@@ -180,7 +185,7 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
         return
     flags, given = now.settings.flags, plan.settings.flags
     for name in _changed(given, flags):
-        fewer = replace(flags, **{name: getattr(given, name)})
+        fewer = _but(flags, name, getattr(given, name))
         if _split(plan, fewer).fits:
             flags = fewer
     yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
@@ -401,7 +406,7 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
                 not _shares_heads(plan, value) or plan.checkpoint.given_gib is not None
             ):
                 continue
-            if with_flags(plan, replace(flags, **{name: value})).fits:
+            if with_flags(plan, _but(flags, name, value)).fits:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
@@ -422,7 +427,7 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
         ("max_num_seqs", int(plan.concurrency), True, "or serve more at once"),
     )  # fmt: skip
     for name, value, useful, said in more:
-        if useful and value > 0 and with_flags(plan, replace(flags, **{name: value})).fits:
+        if useful and value > 0 and with_flags(plan, _but(flags, name, value)).fits:
             yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.bounds import GIB_MAX
 from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
@@ -111,6 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _positive(value: float | None, flag: str) -> float | None:
-    if value is not None and not 0 < value < float("inf"):
-        raise WatchError(f"{flag} {value:g} is not above 0", "give GiB, such as 79.2")
+    if value is not None and not 0 < value <= GIB_MAX:
+        raise WatchError(f"{flag} {value:g} is not above 0 and up to {GIB_MAX:,}", "give GiB, such as 79.2")  # fmt: skip
     return value

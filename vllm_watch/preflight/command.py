@@ -20,7 +20,13 @@ _EXAMPLE = (
     "write it as you would start it: vllm-watch preflight -- vllm serve MODEL --max-model-len 8192"
 )
 _OPTION = re.compile(r"-{1,2}[A-Za-z]")
+_WHOLE = re.compile(r"[0-9]{1,12}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+def is_whole(text: str) -> bool:
+    """Whether it is a number that may be counted with: of twelve digits at most."""
+    return _WHOLE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class Command:
     def whole(self, name: str, default: int) -> int:
         """A number; the default where it is none (that is a finding of its own)."""
         value = self.flags.get(name, "")
-        return int(value) if re.fullmatch(r"\d+", value) else default
+        return int(value) if is_whole(value) else default
 
     def number(self, name: str) -> float | None:
         try:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.capacity.bounds import NUMBER_MAX
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.plan import Checkpoint, Machine, make_plan
 from vllm_watch.capacity.read_config import read_config
@@ -28,7 +29,12 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     for piece in pieces(str(log)):
         reader.feed(piece)
     reader.end()
-    facts = reader.diagnosis().facts
+    said = reader.diagnosis().facts
+    facts: dict[str, str | float | int] = {
+        name: value
+        for name, value in said.items()
+        if isinstance(value, str) or 0 < value <= NUMBER_MAX
+    }
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
     if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
         cause = f"--from-log: {log} does not say what the weights and the KV cache took"
