@@ -5,6 +5,7 @@ from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.spread import tokens_spread
 from vllm_watch.capacity.suggestions import as_json, other_ways, suggestions
 
 
@@ -16,6 +17,7 @@ def report(plan: Plan) -> dict[str, Any]:
         "fits": plan.fits,
         "obstacle": plan.obstacle,
         "kv_cache_tokens": plan.tokens,
+        "kv_cache_tokens_range": list(tokens_spread(plan)),
         "kv_cache_bytes_per_gpu": max(0, plan.num_blocks * plan.pool.bytes_per_block),
         "kv_bytes_per_token_per_gpu": plan.bytes_per_token,
         "weights_bytes_per_gpu": plan.weights.bytes_per_gpu,

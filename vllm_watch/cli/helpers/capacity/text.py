@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.spread import tokens_spread
 from vllm_watch.capacity.suggestions import Suggestion, Way
 from vllm_watch.capacity.units import GIB
 
@@ -92,9 +93,11 @@ def _memory(plan: Plan) -> list[str]:
 def _worth(plan: Plan) -> list[str]:
     per_token = plan.bytes_per_token
     concurrency = f"{plan.concurrency:9.2f}" if math.isfinite(plan.concurrency) else "unbounded"
+    fewest, most = tokens_spread(plan)
+    may_be = f" ({fewest:,} to {most:,} is possible)" if most > fewest else ""
     rows = [
         ("KV cache per token", f"{per_token / 1024:9.1f} KiB per GPU"),
-        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print"),
+        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print{may_be}"),
         ("concurrency", f"{concurrency} × {plan.settings.max_model_len:,} tokens"),
         ("longest that fits", f"{plan.longest:9,} tokens"),
     ]
