@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.spread import tokens_spread
-from vllm_watch.capacity.suggestions import as_json, other_ways, suggestions
+from vllm_watch.capacity.suggestions import as_json, suggestions
 
 
 def report(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from vllm_watch.capacity.units import GIB
 # Of weights that nobody measured, by which they were seen to differ: files hold what is not loaded, or is loaded
 # twice; of a quantized checkpoint nobody knows which matrices were left alone.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
+_FORWARD = 0.25  # of the peak, where it is that of the layers and not of the sampler
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:
@@ -42,6 +43,8 @@ def _figures(plan: Plan) -> list[tuple[float, float]]:
     """Bytes that each may take less and more than its value."""
     copies = sampler_copies(plan.settings.release)
     found = [_around(copies, plan.activation.logits_bytes)]
+    if not plan.activation.logits_bytes:
+        found = [(_FORWARD * plan.activation.peak_bytes, _FORWARD * plan.activation.peak_bytes)]
     if plan.non_torch_bytes:
         alone, each = calibration.NON_TORCH_ONE_GPU_GIB, calibration.NON_TORCH_PER_RANK_GIB
         ranks = plan.settings.tensor_parallel_size * plan.settings.flags.pipeline_parallel_size

@@ -5,17 +5,14 @@ fit. The order is by what it costs who uses the engine: nothing, then a little q
 then hardware.
 """
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vllm_watch.capacity.flags import Flags, obstacle
-from vllm_watch.capacity.gpus import CATALOGUE_SIZES, cuda_memory_bytes
+from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
-from vllm_watch.capacity.quantization import Quantization, find_quantization
+from vllm_watch.capacity.plan import Plan, with_flags
+from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
 UTILIZATION_MAX = (
@@ -24,18 +21,11 @@ UTILIZATION_MAX = (
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
-_PARALLEL = (2, 4, 8, 16)
-_STAGES = (1, 2, 4, 8, 16)
+PARALLEL = (2, 4, 8, 16)
+STAGES = (1, 2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75  # of the length that was asked for
 _USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
 _MUCH_WASTE_BYTES = GIB
-_DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost length, hardware or quality: who needs those wants to know what else would do."""
-_LARGER_STEP, _LARGER_STEPS = 1.02, 200
-_CHECKPOINTS = (
-    ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
-    ("a 4-bit", Quantization("4 bits", 0.53125, 0.53125, 0.53125)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +37,7 @@ class Suggestion:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """What else would do: several flags, more or larger GPUs, a smaller checkpoint."""
-
-    change: str
-    why: str
-
-
-_Change = tuple[Suggestion, Flags]
+Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
@@ -64,195 +46,29 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
         return tuple(_waste(plan))
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
-    found = [each for ways in _WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
+    found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
     if plan.kv_bytes <= 0:  # the weights do not fit: whatever else is done costs quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
-
-
-def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """What else makes it fit, where none that was found is cheap: several flags together, GPUs, memory, bits."""
-    alone = {each.flag for each in found}
-    if plan.fits or alone - _DEAR:
-        return ()
-    start = _startable(plan)
-    if _split(plan, start).fits:  # vLLM takes it with another split
-        return () if alone else (Way(_typed(plan, start), _refusal(plan)),)
-    ways: list[Way] = []
-    if alone <= {"--max-model-len"}:
-        ways += _together(plan, start, may_shorten=not alone)
-    if "--tensor-parallel-size" not in alone:
-        ways += _more_gpus(plan, start)
-    return (*ways, *_larger_gpus(plan, start), *_smaller_checkpoint(plan, start))
 
 
 def _is_refused(plan: Plan) -> bool:
     return plan.obstacle is not None or plan.lacks_gpus
 
 
-def _refusal(plan: Plan) -> str:
+def refusal(plan: Plan) -> str:
+    """Why vLLM would not start with this split."""
     wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
     return plan.obstacle or wanted
 
 
-def _startable(plan: Plan) -> Flags:
-    """The flags as they are, else with the fewest changes of the split after which vLLM would take them."""
-    flags = plan.settings.flags
-    splits = (
-        replace(
-            flags, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
-            data_parallel_size=replicas, decode_context_parallel_size=wide,
-        )
-        for ranks, stages, replicas, wide in product(
-            (flags.tensor_parallel_size, 1, *_PARALLEL),
-            (flags.pipeline_parallel_size, *_STAGES),
-            (flags.data_parallel_size, 1),
-            (flags.decode_context_parallel_size, 1),
-        )
-    )  # fmt: skip
-    count = plan.machine.count
-    possible = [
-        each
-        for each in splits
-        if obstacle(each, plan.model) is None
-        and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
-    ]
-    start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
-    larger = [then for _, then in _cache_bytes(_split(plan, start))]
-    return larger[0] if larger else start
-
-
-def _ranks_of(flags: Flags) -> int:
-    return flags.tensor_parallel_size * flags.pipeline_parallel_size
-
-
-def _changed(before: Flags, after: Flags) -> dict[str, Any]:
-    return {
-        each.name: getattr(after, each.name)
-        for each in fields(Flags)
-        if getattr(after, each.name) != getattr(before, each.name)
-    }
-
-
-def _but(flags: Flags, name: str, value: Any) -> Flags:
+def but(flags: Flags, name: str, value: Any) -> Flags:
+    """The flags with one of them changed."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
 
 
-def _typed(plan: Plan, after: Flags) -> str:
-    """The flags that differ, as they are typed; with another split a size given for each GPU differs, too."""
-    changed = _changed(plan.settings.flags, after)
-    given = _share(plan, after).given_gib
-    if given != plan.checkpoint.given_gib:
-        changed["weights_gib"] = f"{given:g}"
-    words = (
-        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-        for name, value in changed.items()
-    )
-    return " ".join(words)
-
-
-def _share(plan: Plan, flags: Flags) -> Checkpoint:
-    """What is known of the weights, where as many GPUs share them."""
-    given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
-    if given is None or ratio == 1:
-        return plan.checkpoint
-    return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
-
-
-def _split(plan: Plan, flags: Flags, machine: Machine | None = None) -> Plan:
-    return make_plan(plan.model, flags, machine or plan.machine, _share(plan, flags))
-
-
-def _with(plan: Plan, start: Flags) -> str:
-    typed = _typed(plan, start)
-    return f", with {typed}" if typed else ""
-
-
-def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
-    """The cheap ones first and on until it fits; then what turned out to be needless is dropped."""
-    now = _split(plan, start)
-    for ways in _WAYS:
-        if now.fits or (ways in (_length, _length_little) and not may_shorten):
-            continue
-        options = list(ways(now))
-        if not options:
-            continue
-        then = with_flags(now, options[-1][1])  # the one that frees most
-        if then.fits or _roomier(then, now):
-            now = then
-    if not now.fits:
-        return
-    flags, given = now.settings.flags, plan.settings.flags
-    for name in _changed(given, flags):
-        fewer = _but(flags, name, getattr(given, name))
-        if _split(plan, fewer).fits:
-            flags = fewer
-    yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
-
-
-def _roomier(then: Plan, now: Plan) -> bool:
-    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
-
-
-def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """The fewest GPUs of this kind with which it fits, however many were named."""
-    machine = replace(plan.machine, count=None)
-    splits = [(ranks, stages) for ranks in (1, *_PARALLEL) for stages in _STAGES]
-    for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
-        flags = replace(start, tensor_parallel_size=ranks, pipeline_parallel_size=stages)
-        if _ranks_of(flags) <= _ranks_of(start) or not _shares_heads(plan, ranks):
-            continue
-        then = _split(plan, flags, machine)
-        if then.fits:
-            count = plan.machine.count or plan.gpus_needed
-            yield Way(
-                f"{then.gpus_needed} such GPUs: {_typed(plan, flags)}",
-                f"weights and cache are split over them (planned for {count})",
-            )
-            return
-
-
-def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """This much memory on each of as many GPUs."""
-    now = _split(plan, start)
-    blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
-    missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
-    size = now.machine.memory_bytes + missing / now.settings.gpu_memory_utilization
-    for _ in range(_LARGER_STEPS):
-        gib = math.ceil(size / GIB * 10) / 10
-        gib += 0.1 if gib in CATALOGUE_SIZES else 0.0  # those are taken as names of cards
-        memory, source = cuda_memory_bytes(gib, None)
-        machine = Machine(memory, source, count=plan.machine.count)
-        if _split(plan, start, machine).fits:
-            yield Way(
-                f"GPUs of {gib:.1f} GiB{_with(plan, start)}",
-                f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
-            )
-            return
-        size *= _LARGER_STEP  # larger cards take larger batches by default
-
-
-def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    """Weights of fewer bits; no flag makes them of these."""
-    now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
-    flags = replace(start, quantization=None)
-    for name, quantization in _CHECKPOINTS if plan.model.sized else ():
-        smallest = quantization.smallest
-        if smallest is None or smallest >= (now or dtype_bytes(plan.settings.dtype)):
-            continue
-        model = replace(plan.model, quantization=quantization)
-        then = make_plan(model, flags, plan.machine, Checkpoint())
-        if then.fits:
-            before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
-            yield Way(
-                f"{name} checkpoint of it{_with(replace(plan, checkpoint=Checkpoint()), start)}",
-                f"about {_gib(after)} instead of {_gib(before)} GiB of weights per GPU",
-            )
-            return
-
-
-def _utilization(plan: Plan) -> Iterator[_Change]:
+def _utilization(plan: Plan) -> Iterator[Change]:
     now = plan.settings.gpu_memory_utilization
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is not None:
@@ -263,24 +79,25 @@ def _utilization(plan: Plan) -> Iterator[_Change]:
         then = replace(flags, gpu_memory_utilization=value)
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
-            more = _gib((value - now) * plan.machine.memory_bytes)
+            more = gib((value - now) * plan.machine.memory_bytes)
             why = f"{more} GiB more of each GPU, if nothing else uses it"
             yield Suggestion("--gpu-memory-utilization", f"{value:g}", why), then
             return
 
 
-def _length_little(plan: Plan) -> Iterator[_Change]:
+def length_little(plan: Plan) -> Iterator[Change]:
     """A context that is hardly shorter costs nobody much."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
-def _length(plan: Plan) -> Iterator[_Change]:
+def length(plan: Plan) -> Iterator[Change]:
+    """A context that is much shorter."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
-def _shorter(plan: Plan) -> Iterator[_Change]:
+def _shorter(plan: Plan) -> Iterator[Change]:
     """The longest that fits; found again, since a shorter limit may shrink the profiling batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
@@ -305,7 +122,7 @@ def _longest_profiled(plan: Plan) -> int | None:
     return None
 
 
-def _kv_dtype(plan: Plan) -> Iterator[_Change]:
+def _kv_dtype(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if flags.kv_cache_dtype != "auto":
         return
@@ -314,7 +131,7 @@ def _kv_dtype(plan: Plan) -> Iterator[_Change]:
     yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8")
 
 
-def _sequences(plan: Plan) -> Iterator[_Change]:
+def _sequences(plan: Plan) -> Iterator[Change]:
     flags, now = plan.settings.flags, plan.settings.max_num_seqs
     counts = [each for each in _SEQUENCES if each < now]
     if plan.lacks_state_blocks and plan.num_blocks:
@@ -322,52 +139,52 @@ def _sequences(plan: Plan) -> Iterator[_Change]:
     for count in counts:
         then = with_flags(plan, replace(flags, max_num_seqs=count))
         if count == counts[-1] or then.fits:
-            why = f"the sampler's peak shrinks by {_gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
+            why = f"the sampler's peak shrinks by {gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
             if plan.lacks_state_blocks:
                 why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
             yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
             return
 
 
-def _batch(plan: Plan) -> Iterator[_Change]:
+def _batch(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if plan.settings.max_num_batched_tokens <= _SMALL_BATCH_TOKENS or plan.settings.engine == "V0":
         return
     then = replace(flags, max_num_batched_tokens=_SMALL_BATCH_TOKENS)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
-        why = f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"
+        why = f"the profiled batch shrinks by {gib(freed)} GiB; long prompts take longer"
         yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), why), then
 
 
-def _eager(plan: Plan) -> Iterator[_Change]:
+def _eager(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if plan.graph_bytes:
-        why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
+        why = f"no CUDA graphs: {gib(plan.graph_bytes)} GiB, for slower decoding"
         yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
 
 
-def _tensor_parallel(plan: Plan) -> Iterator[_Change]:
+def _tensor_parallel(plan: Plan) -> Iterator[Change]:
     """More ranks, as far as there are GPUs; a size given for each GPU would have to change with them."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
-    ranks = [each for each in _PARALLEL if each > flags.tensor_parallel_size]
+    ranks = [each for each in PARALLEL if each > flags.tensor_parallel_size]
     for each in ranks:
         then = with_flags(plan, replace(flags, tensor_parallel_size=each))
-        if _shares_heads(plan, each) and then.fits:
+        if shares_heads(plan, each) and then.fits:
             why = f"weights and cache are split over {then.gpus_needed} GPUs"
             yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
             return
 
 
-def _shares_heads(plan: Plan, ranks: int) -> bool:
+def shares_heads(plan: Plan, ranks: int) -> bool:
     """Whether so many ranks can split the heads: one of keys and values may be copied, not cut."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
 
-def _weights(plan: Plan) -> Iterator[_Change]:
+def _weights(plan: Plan) -> Iterator[Change]:
     """Quantized while loading, where the checkpoint is not."""
     flags = plan.settings.flags
     if find_quantization(flags.quantization, plan.model.quantization).smallest:
@@ -375,11 +192,12 @@ def _weights(plan: Plan) -> Iterator[_Change]:
     then = with_flags(plan, replace(flags, quantization="fp8"))
     before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
     if after < before:
-        why = f"weights of about {_gib(after)} instead of {_gib(before)} GiB per GPU: quantized while loading"
+        why = f"weights of about {gib(after)} instead of {gib(before)} GiB per GPU: quantized while loading"
         yield Suggestion("--quantization", "fp8", why), then.settings.flags
 
 
-def _cache_bytes(plan: Plan) -> Iterator[_Change]:
+def cache_bytes(plan: Plan) -> Iterator[Change]:
+    """A cache whose size is named, as large as one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
@@ -392,10 +210,10 @@ def _cache_bytes(plan: Plan) -> Iterator[_Change]:
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
     """One flag of the split changed, where vLLM would refuse it as it is; the least change first."""
-    flags, why = plan.settings.flags, _refusal(plan)
+    flags, why = plan.settings.flags, refusal(plan)
     options: list[tuple[str, tuple[int, ...]]] = [
-        ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
-        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(_STAGES))),
+        ("tensor_parallel_size", tuple(sorted((1, *PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
+        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(STAGES))),
         ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
         ("decode_context_parallel_size", (1,)),
     ]  # fmt: skip
@@ -403,10 +221,10 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
     for name, values in options:
         for value in values:
             if name == "tensor_parallel_size" and (
-                not _shares_heads(plan, value) or plan.checkpoint.given_gib is not None
+                not shares_heads(plan, value) or plan.checkpoint.given_gib is not None
             ):
                 continue
-            if with_flags(plan, _but(flags, name, value)).fits:
+            if with_flags(plan, but(flags, name, value)).fits:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
@@ -417,7 +235,7 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
     if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
         return
-    unused = f"{_gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
+    unused = f"{gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
     lower = settings.gpu_memory_utilization - spare / plan.machine.memory_bytes
     rounded = -(-lower * _UTILIZATION_STEPS // 1) / _UTILIZATION_STEPS
     limit = min(plan.model.max_position_embeddings or 0, plan.longest)
@@ -427,16 +245,17 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
         ("max_num_seqs", int(plan.concurrency), True, "or serve more at once"),
     )  # fmt: skip
     for name, value, useful, said in more:
-        if useful and value > 0 and with_flags(plan, _but(flags, name, value)).fits:
+        if useful and value > 0 and with_flags(plan, but(flags, name, value)).fits:
             yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
-_WAYS: tuple[Callable[[Plan], Iterator[_Change]], ...] = (
-    _utilization, _cache_bytes, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
+WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
+    _utilization, cache_bytes, length_little, _batch, _sequences, _kv_dtype, _eager, length, _tensor_parallel, _weights,
 )  # fmt: skip
 
 
-def _gib(size: float) -> str:
+def gib(size: float) -> str:
+    """For a sentence."""
     return f"{size / GIB:.2f}"
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.bounds import GIB_MAX
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
-from vllm_watch.capacity.suggestions import other_ways, suggestions
+from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.capacity import text as capacity_text
 from vllm_watch.cli.helpers.capacity.anchor import calibrated

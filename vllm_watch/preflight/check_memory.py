@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, other_ways, suggestions
+from vllm_watch.capacity.other_ways import other_ways
+from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
 from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
