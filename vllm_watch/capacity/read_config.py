@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.encoder import read_encoder
-from vllm_watch.capacity.layer_pattern import Config, layer_kinds
+from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
 from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.quantization import Quantization, read_quantization
@@ -58,7 +58,7 @@ _TIED = (
     "gpt_bigcode",
 )
 # DeepSeek V4 and what follows it: several tokens share one entry, beside a window and states of the compressor.
-_COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?$")
+_COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
@@ -99,6 +99,10 @@ def _read(config: Config) -> Model:
         notes.append(
             "the config gives only a shape: the rest is that of the model published with it"
         )
+    notes += [
+        f"layers of type {shown(kind)} are taken as full attention"
+        for kind in unknown_kinds(text)[:3]
+    ]
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -134,9 +138,20 @@ def _read(config: Config) -> Model:
         multimodal=text is not config or encoder is not None,
         encoder=encoder,
         quantization=_quantization(config, text, count),
-        unread_cache=next((key for key in text if _COMPRESSED.match(str(key)) and text[key]), None),
+        unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
     )  # fmt: skip
+
+
+def _unread_caches(config: Config) -> Iterator[str]:
+    """What says that tokens are kept compressed: ratios other than 0, or layers of such a type."""
+    for key, value in config.items():
+        ratios = value if isinstance(value, list | tuple) else [value]
+        if _COMPRESSED.fullmatch(str(key)) and any(ratios):
+            yield str(key)
+    for kind in unknown_kinds(config):
+        if "compress" in kind:
+            yield f"layer_types: {shown(kind)}"
 
 
 def _text_config(config: Config) -> Config:
