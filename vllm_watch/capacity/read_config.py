@@ -99,10 +99,6 @@ def _read(config: Config) -> Model:
         notes.append(
             "the config gives only a shape: the rest is that of the model published with it"
         )
-    notes += [
-        f"layers of type {shown(kind)} are taken as full attention"
-        for kind in unknown_kinds(text)[:3]
-    ]
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -257,6 +253,8 @@ def _size_notes(text: Config) -> Iterator[str]:
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
             yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
+    for kind in unknown_kinds(text)[:3]:
+        yield f"layers of type {shown(kind)} are taken as full attention"
 
 
 def _latent(config: Config) -> LatentAttention | None:
