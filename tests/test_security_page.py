@@ -68,7 +68,7 @@ def test_its_numbers_are_those_of_the_code() -> None:
         f"a body {answers.BODY_BYTES_MAX >> 10} KiB (alerts: {ALERTS_BYTES_MAX >> 20} MiB",
         f"{auth.CHANGES_MAX} times a minute",
         f"{auth.FAILURES_MAX} tries a minute",
-        f"tokens have {auth.TOKEN_CHARACTERS_MIN} characters",
+        f"tokens have {token_file.TOKEN_CHARACTERS_MIN} characters",
         f"looked at every {web_config.LOOK_SECONDS:g} seconds",
         f"bcrypt hash, cost 4 to {web.BCRYPT_COST_MAX}",
         f"older than {REPLAY_SECONDS} s",

@@ -23,6 +23,5 @@ def plan(
     given = Flags(release=parse_release(version), **flags)
     known = find_gpu(gpu, gib)
     memory, source = cuda_memory_bytes(gib or (known.catalogue_gib if known else 0), known)
-    needed = given.tensor_parallel_size * given.pipeline_parallel_size * given.data_parallel_size
-    machine = Machine(memory, source, known, gpu, gpus if gpus is not None else needed)
+    machine = Machine(memory, source, known, gpu, gpus)
     return make_plan(read_config(config), given, machine, Checkpoint(weights_gib, checkpoint_bytes))

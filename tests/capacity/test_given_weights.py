@@ -1,4 +1,4 @@
-"""Weights as given: believed where vLLM may have printed them, doubted where they are an estimate."""
+"""Weights as given: they stand, unless vLLM cannot have printed them."""
 
 import pytest
 
@@ -15,27 +15,25 @@ from tests.capacity.planning import plan
 GIB = 1 << 30
 FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
 # Story, config, GiB per GPU given, flags, GiB per GPU planned with. Checkpoints' own sizes are public.
-DOUBTED: tuple[tuple[str, Config, float, dict[str, object], float], ...] = (
+IMPOSSIBLE: tuple[tuple[str, Config, float, dict[str, object], float], ...] = (
     ("R1 in 16 bits, published in fp8", DEEPSEEK_V3 | FP8, 78.11, {"tensor_parallel_size": 16}, 39.2),
     ("QwQ in 16 bits, loaded as GGUF of 4.85", QWEN3_32B, 61.0, {"quantization": "gguf"}, 18.5),
-    ("70 billion at 4.5 bits, embeddings in 16", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "quantization": "awq"}, 18.52),
-    ("an estimate of 8 bits where the format is not named", QWEN35_27B, 13.0, {"tensor_parallel_size": 2}, 13.7),
-    ("an estimate of 4 bits", QWEN35_27B, 7.0, {"tensor_parallel_size": 2}, 8.3),
+    ("fewer than four bits, embeddings in 16", QWEN35_27B, 7.0, {"tensor_parallel_size": 2}, 8.3),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("config", "given", "flags", "taken"),
-    [row[1:] for row in DOUBTED],
-    ids=[row[0] for row in DOUBTED],
+    [row[1:] for row in IMPOSSIBLE],
+    ids=[row[0] for row in IMPOSSIBLE],
 )
-def test_estimates_are_mended(
+def test_what_cannot_be_is_counted_instead(
     config: Config, given: float, flags: dict[str, object], taken: float
 ) -> None:
-    """Parameters × bytes is no size that vLLM prints; the answer says what was taken instead."""
+    """A size that no checkpoint of this model has: the answer says what was taken instead, and why."""
     found = plan(config, gpu="B200", weights_gib=given, **flags)  # type: ignore[arg-type]
     assert found.weights.bytes_per_gpu / GIB == pytest.approx(taken, rel=0.02)
-    assert f"instead of {given:g} GiB per GPU as given: that is" in found.weights.source
+    assert f"instead of {given:g} GiB per GPU as given: " in found.weights.source
 
 
 # Story, config, GiB per GPU as vLLM printed them, flags.
@@ -45,6 +43,10 @@ PRINTED: tuple[tuple[str, Config, float, dict[str, object]], ...] = (
     ("the same over two", LLAMA_33_70B, 33.88, {"tensor_parallel_size": 2, "quantization": "fp8"}),
     ("a mixed checkpoint", QWEN35_27B, 12.02, {"tensor_parallel_size": 2}),
     ("another", QWEN35_27B, 10.64, {"tensor_parallel_size": 2}),
+    ("70 billion at 4.5 bits", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "quantization": "awq"}),
+    ("a little more than 8 bits", QWEN35_27B, 13.0, {"tensor_parallel_size": 2}),
+    ("a config of fp8 whose experts have four bits", DEEPSEEK_V3 | FP8, 45.0, {"tensor_parallel_size": 8}),
+    ("less than the format that the config names", DEEPSEEK_V3 | FP8, 60.0, {"tensor_parallel_size": 8}),
     ("6 bits", QWEN3_32B, 25.1, {}),
     ("most of it in the host's memory", LLAMA_33_70B, 1.2, {}),
     ("what --cpu-offload-gb leaves", LLAMA_33_70B, 18.41, {"tensor_parallel_size": 2, "cpu_offload_bytes": GIB}),

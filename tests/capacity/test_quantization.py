@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.quantization import Quantization, find_quantization, read_quantization
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
@@ -41,6 +41,13 @@ TABLE = (
 )
 
 
+def found(
+    flag: str | None, config: dict[str, object] | None, experts: object = None
+) -> Quantization:
+    read = None if config is None else read_quantization(config, expert_dtype=experts, layers=4)
+    return find_quantization(flag, read)
+
+
 @pytest.mark.parametrize(
     ("flag", "config", "size"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
@@ -48,9 +55,47 @@ def test_bytes_per_weight(
     flag: str | None, config: dict[str, object] | None, size: float | None
 ) -> None:
     """With scales and zero points."""
-    assert find_quantization(flag, config).bytes_per_weight == size
+    assert found(flag, config).dense == size
 
 
 def test_mxfp4_shrinks_experts_alone() -> None:
     """gpt-oss keeps its attention in bfloat16."""
-    assert find_quantization(None, {"quant_method": "mxfp4"}).only_experts
+    read = found(None, {"quant_method": "mxfp4"})
+    assert (read.dense, read.attention, read.experts) == (None, None, 0.53125)
+
+
+_KEPT = ["lm_head", "re:.*mlp.gate$"]
+_OF_EXPERTS = {"targets": ["re:.*mlp.experts.*"], "weights": {"num_bits": 4, "group_size": 16, "type": "float"}}  # fmt: skip
+_OF_ATTENTION = {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}}
+# Story, `quantization_config`, bytes per weight of MLP, attention, experts. The shapes are those of public checkpoints.
+PARTS: tuple[tuple[str, dict[str, object], tuple[float | None, float | None, float | None]], ...] = (
+    ("one group for all", NVFP4 | {"ignore": _KEPT}, (0.5625, 0.5625, 0.5625)),
+    ("attention is left out by a pattern", NVFP4 | {"ignore": [*_KEPT, "re:.*self_attn.*"]}, (0.5625, None, 0.5625)),
+    ("layer by layer", NVFP4 | {"ignore": [f"model.layers.{n}.self_attn.q_proj" for n in range(4)]}, (0.5625, None, 0.5625)),
+    ("of the first layer alone", NVFP4 | {"ignore": ["model.layers.0.self_attn.q_proj"]}, (0.5625, 0.5625, 0.5625)),
+    ("norms are no matrices", NVFP4 | {"ignore": [f"model.layers.{n}.post_attention_layernorm" for n in range(4)]}, (0.5625, 0.5625, 0.5625)),
+    ("experts and attention have groups of their own", {"quant_method": "compressed-tensors", "config_groups": {"a": _OF_EXPERTS, "b": _OF_ATTENTION}}, (None, 1.0, 0.5625)),
+    ("ModelOpt leaves attention out", {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.*.self_attn*"]}, (0.5625, None, 0.5625)),
+    ("ModelOpt's older file", {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head", "*self_attn*"]}}, (1.0, None, 1.0)),
+    ("ModelOpt mixes", {"quant_method": "modelopt", "quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {
+        "model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}, "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}}}, (None, 1.0, 0.5625)),
+    ("MXFP4 in compressed-tensors", {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32, "type": "float"}}}}, (0.53125, 0.53125, 0.53125)),
+    ("Quark's MXFP4", {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, (0.53125, 0.53125, 0.53125)),
+    ("Quark's fp8", {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, (1.0, 1.0, 1.0)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "sizes"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])  # fmt: skip
+def test_each_part_has_its_format(
+    config: dict[str, object], sizes: tuple[float | None, ...]
+) -> None:
+    """What is left out stays in 16 bits, and experts may be smaller than the rest."""
+    read = found(None, config)
+    assert (read.dense, read.attention, read.experts) == sizes
+
+
+@pytest.mark.parametrize(("word", "size"), [("fp4", 0.53125), ("fp8", 1.0), ("bf16", None), (None, 1.0)])  # fmt: skip
+def test_experts_of_deepseek_v4(word: str | None, size: float | None) -> None:
+    """`expert_dtype` stands beside the quantization_config, and counts for the experts alone."""
+    read = found(None, {"quant_method": "fp8", "weight_block_size": [128, 128]}, word)
+    assert (read.dense, read.attention, read.experts) == (1.0, 1.0, size)

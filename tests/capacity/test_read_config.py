@@ -132,3 +132,33 @@ def test_damaged_values_are_refused_or_survived(name: str) -> None:
             except WatchError:
                 outcomes.add("refused")
     assert outcomes == {"planned", "refused"}
+
+
+# Story, what is added to the config, what makes its cache one that is not known here.
+COMPRESSED: tuple[tuple[str, Config, str | None], ...] = (
+    ("DeepSeek V4", {"compress_ratios": [0, 4, 128, 4]}, "compress_ratios"),
+    ("one ratio for all", {"kv_compress_rate": 4}, "kv_compress_rate"),
+    ("ratios that change nothing", {"compress_ratios": [0, 0, 0, 0]}, None),
+    ("layers that say it", {"layer_types": ["heavily_compressed_attention", "full_attention"] * 2}, "layer_types: heavily_compressed… (28 characters)"),
+    ("a format of weights", {"compression_config": {"quant_method": "compressed-tensors"}}, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "key"), [row[1:] for row in COMPRESSED], ids=[row[0] for row in COMPRESSED])  # fmt: skip
+def test_a_cache_that_is_not_known_is_not_sized(more: Config, key: str | None) -> None:
+    """The plan says what is known, and no tokens; without a word of compression it plans."""
+    config = LLAMA_31_8B | {"num_hidden_layers": 4} | more
+    assert read_config(config).unread_cache == key
+    if key is None:
+        assert plan(config).fits
+        return
+    with pytest.raises(
+        WatchError, match=r"how many tokens fit cannot be said. Weights of 3.\d\d GiB per GPU leave"
+    ):
+        plan(config)
+
+
+def test_layers_of_an_unknown_type_are_noted() -> None:
+    """They are taken as full attention, and the answer says so."""
+    config = of(4, layer_types=["lunar_attention", "full_attention"] * 2)
+    assert "layers of type lunar_attention are taken as full attention" in read_config(config).notes

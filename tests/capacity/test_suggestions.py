@@ -1,64 +1,45 @@
-"""What to change: each suggestion is enough by itself, and the first is the one that costs least."""
+"""What to change: the order of the flags, and what else would do (test_every_suggestion.py tries them)."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, Config
+from tests.capacity.models import LLAMA_31_8B, LLAMA_33_70B, QWEN3_4B, QWEN3_32B, QWEN35_27B, Config
 from tests.capacity.planning import plan
 from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan, with_flags
-from vllm_watch.capacity.suggestions import Suggestion, suggestions
+from vllm_watch.capacity.release import parse_release
+from vllm_watch.capacity.suggestions import suggestions
 
-# Story, plan, flags that are suggested in order (values in the tests below).
-STORIES: tuple[tuple[str, Plan, tuple[str, ...]], ...] = (
-    ("a little is missing", plan(LLAMA_31_8B, gpu="RTX 4090", max_model_len=46000),
-     ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--enforce-eager", "--quantization")),
-    ("a context four times too long", plan(LLAMA_31_8B, gpu="RTX 4090", max_model_len=131072), ("--max-model-len", "--kv-cache-dtype", "--quantization")),
-    ("a second GPU is idle", plan(QWEN3_32B, gpus=2, max_model_len=40960), ("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype", "--tensor-parallel-size", "--quantization")),
-    ("weights alone are too many", plan(LLAMA_33_70B, max_model_len=8192), ("--tensor-parallel-size", "--model")),
-    ("more ranks than GPUs", plan(LLAMA_33_70B, gpus=2, tensor_parallel_size=4), ("--tensor-parallel-size",)),
-    ("eight small cards", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--tensor-parallel-size",)),
-    ("nothing helps", plan(LLAMA_33_70B | {"num_hidden_layers": 2000}, gpu="RTX 3090", max_model_len=8192), ("--gpu-memory-gib",)),
+# Story, plan, flags that are suggested in order, how the other ways begin.
+STORIES: tuple[tuple[str, Plan, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("a little is missing", plan(LLAMA_31_8B, gpu="RTX 4090", gpus=1, max_model_len=46000),
+     ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--enforce-eager", "--quantization"), ()),
+    ("a context four times too long", plan(LLAMA_31_8B, gpu="RTX 4090", gpus=1, max_model_len=131072), ("--max-model-len",), ("--kv-cache-dtype fp8 --quantization fp8", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 35.")),
+    ("a second GPU is idle", plan(QWEN3_32B, gpus=2, max_model_len=40960), ("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype", "--tensor-parallel-size", "--quantization"), ()),
+    ("weights alone are too many", plan(LLAMA_33_70B, gpus=1, max_model_len=8192), (), ("--quantization fp8 --enforce-eager", "2 such GPUs: --tensor-parallel-size 2", "GPUs of 148.", "a 4-bit checkpoint")),
+    ("as many GPUs as it takes", plan(LLAMA_33_70B, max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 148.", "a 4-bit checkpoint")),
+    ("the weights that are named are of each GPU", plan(LLAMA_33_70B, weights_gib=131.4, max_model_len=8192), (), ("--quantization fp8", "2 such GPUs: --tensor-parallel-size 2 --weights-gib 65.7", "GPUs of 148.", "a 4-bit checkpoint")),
+    ("more ranks than GPUs", plan(LLAMA_33_70B, gpus=2, tensor_parallel_size=4, max_model_len=8192), ("--tensor-parallel-size",), ()),
+    ("eight small cards", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--tensor-parallel-size",), ("GPUs of 150.",)),
+    ("ranks that do not divide the heads, on GPUs that are too small", plan(LLAMA_33_70B, gpu="RTX 4090", gpus=3, tensor_parallel_size=3), (), ("16 such GPUs: --tensor-parallel-size 16", "GPUs of 97.0 GiB, with --tensor-parallel-size 2")),
+    ("nothing helps but memory", plan(LLAMA_33_70B | {"num_hidden_layers": 2000}, gpu="RTX 3090", max_model_len=8192), (), ("GPUs of 3609.",)),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("planned", "flags"), [row[1:] for row in STORIES], ids=[row[0] for row in STORIES]
+    ("planned", "flags", "others"), [row[1:] for row in STORIES], ids=[row[0] for row in STORIES]
 )
-def test_flags_in_order(planned: Plan, flags: tuple[str, ...]) -> None:
-    """What costs nothing first, then quality and speed, then length, then hardware."""
+def test_flags_in_order(planned: Plan, flags: tuple[str, ...], others: tuple[str, ...]) -> None:
+    """What costs nothing first, then quality and speed, then length, then hardware; then what no one flag does."""
     assert not planned.fits
     assert tuple(each.flag for each in suggestions(planned)) == flags
-
-
-def applied(planned: Plan, each: Suggestion) -> Plan:
-    flags = planned.settings.flags
-    name = each.flag.removeprefix("--").replace("-", "_")
-    kept = getattr(flags, name, None)
-    value: object = True if each.flag == "--enforce-eager" else each.value
-    if name == "gpu_memory_utilization":
-        value = float(each.value)
-    elif (isinstance(kept, int) and not isinstance(kept, bool)) or name in (
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "max_model_len",
-    ):
-        value = int(each.value)
-    if name == "tensor_parallel_size":
-        planned = replace(planned, machine=replace(planned.machine, count=max(int(each.value), planned.machine.count)))  # fmt: skip
-    return with_flags(planned, replace(flags, **{name: value}))
-
-
-@pytest.mark.parametrize(
-    "planned", [row[1] for row in STORIES[:4]], ids=[row[0] for row in STORIES[:4]]
-)
-def test_each_is_enough(planned: Plan) -> None:
-    """Applied alone, it fits; unless it says with what."""
-    for each in suggestions(planned):
-        if each.flag == "--model":  # another checkpoint: the weights of this one are given
-            continue
-        assert applied(planned, each).fits == ("; together with" not in each.why), each
+    found = other_ways(planned, suggestions(planned))
+    assert len(found) == len(others)
+    for each, beginning in zip(found, others, strict=True):
+        assert each.change.startswith(beginning)
 
 
 def test_utilization_is_never_raised_beyond_the_safe_share() -> None:
@@ -76,17 +57,6 @@ def test_longest_context_is_the_longest() -> None:
     flags = planned.settings.flags
     assert with_flags(planned, replace(flags, max_model_len=length)).fits
     assert not with_flags(planned, replace(flags, max_model_len=length + 17)).fits
-
-
-def test_flags_that_only_help_together() -> None:
-    """Where no flag alone is enough, several are named, and with all of them it fits."""
-    planned = plan(QWEN3_4B, gpu="?", gib=9.5, max_model_len=40960)
-    found = [each for each in suggestions(planned) if each.together]
-    assert len(found) > 1
-    for each in found:
-        assert "; together with --" in each.why
-        planned = applied(planned, each)
-    assert planned.fits
 
 
 def test_room_to_spare_is_named() -> None:
@@ -126,17 +96,43 @@ def test_assumptions_are_said(config: Config, flags: dict[str, object], note: st
     assert note in assumptions(plan(config, **flags))  # type: ignore[arg-type]
 
 
-def test_more_gpus_are_first_where_the_weights_do_not_fit() -> None:
-    """As few as will do, and only a split that the heads allow: 28 query and 4 key heads take 2 or 4, never 8."""
-    planned = plan(LLAMA_33_70B, max_model_len=8192)
-    assert next((each.flag, each.value) for each in suggestions(planned)) == ("--tensor-parallel-size", "2")  # fmt: skip
+def test_a_split_that_the_heads_allow() -> None:
+    """28 query and 4 key heads take 2 or 4 ranks, never 8."""
     odd = LLAMA_33_70B | {"num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 3584}  # fmt: skip
-    for gpus in range(1, 9):
-        for each in suggestions(plan(odd, gpu="RTX 3090", gpus=gpus, max_model_len=8192)):
-            assert (each.flag, each.value) not in {("--tensor-parallel-size", str(n)) for n in (8, 16)}  # fmt: skip
+    for gpus in (None, *range(1, 9)):
+        planned = plan(odd, gpu="RTX 3090", gpus=gpus, max_model_len=8192)
+        typed = [f"{each.flag} {each.value}" for each in suggestions(planned)]
+        for each in (*typed, *(way.change for way in other_ways(planned, suggestions(planned)))):
+            assert not re.search(r"--tensor-parallel-size (8|16)\b", each)
 
 
 def test_no_flag_makes_a_4_bit_checkpoint() -> None:
     """--quantization awq on weights in 16 bits is an error of vLLM's: another checkpoint is what helps."""
-    found = suggestions(plan(LLAMA_33_70B, gpu="L40S", max_model_len=4096))
-    assert all((each.flag, each.value) != ("--quantization", "awq") for each in found)
+    planned = plan(LLAMA_33_70B, gpu="L40S", gpus=1, max_model_len=4096)
+    assert suggestions(planned) == ()
+    assert "a 4-bit checkpoint of it" in [
+        each.change for each in other_ways(planned, suggestions(planned))
+    ]
+
+
+def test_sequences_need_blocks_for_their_states() -> None:
+    """vLLM refuses more sequences than blocks of a hybrid model, and names the largest number; so do we."""
+    planned = plan(QWEN35_27B, gpu="RTX 5090", weights_gib=24.5, kv_cache_dtype="fp8", max_model_len=32768, version="0.27.0")  # fmt: skip
+    assert not planned.fits
+    assert planned.kv_bytes > 0
+    first = suggestions(planned)[0]
+    assert (first.flag, first.value) == ("--max-num-seqs", str(planned.num_blocks))
+    flags = planned.settings.flags
+    assert with_flags(planned, replace(flags, enforce_eager=True)).fits
+    assert with_flags(planned, replace(flags, release=parse_release("0.19.1"))).fits
+
+
+def test_a_cache_that_is_named_must_have_room() -> None:
+    """--kv-cache-memory-bytes and --num-gpu-blocks-override make no memory."""
+    named = plan(LLAMA_31_8B, gpu="RTX 4090", max_model_len=8192, kv_cache_memory_bytes=4 << 30)
+    flags = named.settings.flags
+    assert named.fits
+    assert not with_flags(named, replace(flags, kv_cache_memory_bytes=20 << 30)).fits
+    assert not with_flags(named, replace(flags, num_gpu_blocks_override=10000)).fits
+    small = with_flags(named, replace(flags, kv_cache_memory_bytes=1 << 20))
+    assert next((each.flag, each.value) for each in suggestions(small)) == ("--kv-cache-memory-bytes", "1075838976")  # fmt: skip

@@ -19,7 +19,7 @@ from vllm_watch.clients.etcd import Access as EtcdAccess
 from vllm_watch.clients.etcd import Etcd, EtcdError
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
 from vllm_watch.errors import WatchError
-from vllm_watch.export import auth, otlp_exporter, web_config
+from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.restart import blockers
 from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
 from vllm_watch.settings.api import TokenSettings
@@ -55,7 +55,7 @@ def files() -> Iterator[object]:
             targets, problems = FileTargets((f"{folder}/a.*",)).read()
             assert targets or problems or data.strip() in (b"[]", b"{}") or b"targets" in data
             with capture_logs():
-                auth._Token(token).digest()
+                token_file.TokenFile(token).digest()
             for read in (what_answered.read_key, _secret, otlp_exporter._headers, web_config._load):
                 with contextlib.suppress(OSError, WatchError):
                     read(paths[2])

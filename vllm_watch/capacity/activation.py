@@ -31,6 +31,8 @@ class Activation:
 
     encoder_bytes: int
     peak_bytes: int
+    logits_bytes: int = 0
+    """One copy of the logits, where the sampler makes the peak."""
 
 
 def activation(
@@ -56,7 +58,8 @@ def activation(
     if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
         # Before it did: the logits of every token, and no sampler.
         sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
-    return Activation(seen, max(seen, kept + max(forward, sampler)))
+    peak = max(seen, kept + max(forward, sampler))
+    return Activation(seen, peak, logits if peak == kept + sampler else 0)
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:

@@ -67,7 +67,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
 # is 0.0 to 0.09 of the catalogue's figure, most of it 0.01 to 0.03).
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and gigabytes of ten for those of two
-_CATALOGUE_SIZES = (
+CATALOGUE_SIZES = (
     8,
     10,
     11,
@@ -123,7 +123,7 @@ def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"
-    if gpu is None and memory_gib in _CATALOGUE_SIZES:
+    if gpu is None and memory_gib in CATALOGUE_SIZES:
         taken = memory_gib * _UNKNOWN_SHARE
         return int(taken * GIB), f"{taken:.2f} of {memory_gib:g} GiB: no card of that size is named"
     return int(memory_gib * GIB), f"{memory_gib:g} GiB as given"

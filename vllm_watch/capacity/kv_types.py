@@ -6,6 +6,7 @@ NVFP4 packs two values to a byte with one scale byte to 16, fp8_ds_mla is a row 
 
 from fractions import Fraction
 
+from vllm_watch.capacity.bounds import shown
 from vllm_watch.capacity.units import ceil_div, round_up
 from vllm_watch.errors import WatchError
 
@@ -62,7 +63,7 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
         return key_value_bytes(elements, kv_dtype, model_dtype) // 2
     if kv_dtype not in _ELEMENT:
         raise WatchError(
-            f"--kv-cache-dtype {kv_dtype} is not known here",
+            f"--kv-cache-dtype {shown(kv_dtype)} is not known here",
             f"one of {', '.join(known_kv_types())}",
         )
     scale = SCALE_BYTES if kv_dtype.endswith("_per_token_head") else 0
@@ -77,6 +78,6 @@ def dtype_bytes(model_dtype: str) -> int:
     model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:
         raise WatchError(
-            f"--dtype {model_dtype} is not known here", f"one of {', '.join(MODEL_DTYPES)}"
+            f"--dtype {shown(model_dtype)} is not known here", f"one of {', '.join(MODEL_DTYPES)}"
         )
     return MODEL_DTYPES[model_dtype]

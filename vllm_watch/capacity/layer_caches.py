@@ -54,11 +54,13 @@ def layer_caches(
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
     plain = _kept_plain(cached, settings)
-    caches: list[LayerCache] = []
-    for index, kind in enumerate(cached):
-        own = replace(settings, kv_cache_dtype="auto") if index in plain else settings
-        caches += _of_kind(kind, model, own)
-    return caches
+    kept = replace(settings, kv_cache_dtype="auto")
+    made = {
+        (kind, own): _of_kind(kind, model, kept if own else settings)
+        for kind in set(cached)
+        for own in (False, True)
+    }
+    return [each for index, kind in enumerate(cached) for each in made[kind, index in plain]]
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:

@@ -16,6 +16,7 @@ _NAMES = {
     "recurrent": _STATE, "m": _STATE, "hybrid": LayerKind.STATE_AND_FULL,
     "mlp": LayerKind.NONE, "moe": LayerKind.NONE,
 }  # fmt: skip
+_LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
 # Configs of before `layer_types` leave the rhythm to the model's code: full once in so many layers,
 # last of its group. Source: the defaults of the configuration classes in transformers.
@@ -35,8 +36,17 @@ def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
     return (_FULL,) * count
 
 
+def unknown_kinds(config: Config) -> list[str]:
+    """Words for kinds of layers that mean nothing here."""
+    lists = (config.get(key) for key in _LISTS)
+    words = {
+        str(name).lower() for names in lists if isinstance(names, list | tuple) for name in names
+    }
+    return sorted(words - _NAMES.keys())
+
+
 def _listed(config: Config, count: int) -> list[LayerKind] | None:
-    for key in ("layer_types", "layers_block_type", "block_types"):
+    for key in _LISTS:
         names = config.get(key)
         if isinstance(names, list | tuple) and names:
             kinds = [_NAMES.get(str(name).lower(), _FULL) for name in names]
@@ -66,7 +76,8 @@ def _indices(config: Config, count: int) -> list[LayerKind] | None:
     indices = config.get("attn_layer_indices") or config.get("full_attn_idxs")
     if not isinstance(indices, list | tuple):
         return None
-    return [_FULL if index in set(indices) else _STATE for index in range(count)]
+    full = set(indices)
+    return [_FULL if index in full else _STATE for index in range(count)]
 
 
 def _jamba(config: Config, count: int) -> list[LayerKind] | None:

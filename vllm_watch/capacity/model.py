@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from vllm_watch.capacity.encoder import Encoder
+from vllm_watch.capacity.quantization import Quantization
 
 
 class LayerKind(Enum):
@@ -97,7 +97,9 @@ class Model:
     """Multi-token-prediction layers in the checkpoint."""
     multimodal: bool = False
     encoder: Encoder | None = None
-    quantization: dict[str, Any] | None = None
+    quantization: Quantization | None = None
+    unread_cache: str | None = None
+    """Why its KV cache cannot be sized: the key of the config that changes it; None: it can."""
     notes: tuple[str, ...] = ()
     """What was assumed since the config does not say it."""
 

@@ -3,6 +3,7 @@
 Counts what is quantized (the layers' matrices) apart from what is not (embeddings, head, norms).
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
@@ -14,6 +15,8 @@ class Parameters:
 
     matrices: int
     """In the layers: quantization shrinks them, tensor parallelism splits them."""
+    attention: int
+    """Of `matrices`, those of attention and of recurrent layers."""
     experts: int
     """Of `matrices`, those of routed experts."""
     embeddings: int
@@ -30,17 +33,19 @@ class Parameters:
 
 def count_parameters(model: Model) -> Parameters:
     """All parameters of the language model and its encoder."""
-    matrices = experts = 0
+    attention = dense = experts = 0
     small = model.hidden_size
-    for index, kind in enumerate(model.layer_kinds):
-        matrices += _mixer(model, kind)
-        dense, routed = _feed_forward(model, index, kind)
-        matrices += dense + routed
-        experts += routed
-        small += 2 * model.hidden_size
+    alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
+    for (kind, mixture), layers in alike.items():
+        fed, routed = _feed_forward(model, kind, mixture=mixture)
+        attention += layers * _mixer(model, kind)
+        dense += layers * fed
+        experts += layers * routed
+        small += layers * 2 * model.hidden_size
     tables = 1 if model.tied_embeddings else 2
     return Parameters(
-        matrices=matrices,
+        matrices=attention + dense + experts,
+        attention=attention,
         experts=experts,
         embeddings=tables * model.vocab_size * model.hidden_size,
         small=small,
@@ -51,7 +56,8 @@ def count_parameters(model: Model) -> Parameters:
 def infer_intermediate(model: Model, parameters: int) -> int | None:
     """The MLP's width, from how many parameters there are in all; None: not plausible."""
     matrices = 3 if model.gated_mlp else 2
-    attention = sum(_mixer(model, kind) for kind in model.layer_kinds)
+    alike = Counter(model.layer_kinds)
+    attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
     tables = (1 if model.tied_embeddings else 2) * model.vocab_size * model.hidden_size
     width = (parameters - tables - attention) // (matrices * model.hidden_size * model.num_layers)
     return width if model.hidden_size * 1.5 <= width <= model.hidden_size * 8 else None
@@ -98,18 +104,22 @@ def _state(model: Model) -> int:
     return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
-def _feed_forward(model: Model, index: int, kind: LayerKind) -> tuple[int, int]:
+def _is_mixture(model: Model, index: int) -> bool:
+    experts = model.experts
+    if experts is None or index < experts.first_dense_layers:
+        return False
+    return (index + 1) % experts.layer_step == 0
+
+
+def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int, int]:
+    """Parameters of the MLP (or router and shared expert), and those of routed experts."""
     if model.intermediate_size is None and model.experts is None:
         width = 4 * model.hidden_size if not model.gated_mlp else model.hidden_size * 8 // 3
     else:
         width = model.intermediate_size or 0
     hidden, experts = model.hidden_size, model.experts
     per_expert = 3 if model.gated_mlp else 2
-    if (
-        experts is not None
-        and index >= experts.first_dense_layers
-        and (index + 1) % experts.layer_step == 0
-    ):
+    if experts is not None and mixture:
         size = experts.intermediate_size or width
         router = hidden * experts.count
         shared = per_expert * hidden * experts.shared_intermediate_size

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.activation import Activation, activation
 from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
 from vllm_watch.capacity.gpus import Gpu
@@ -12,7 +13,9 @@ from vllm_watch.capacity.overheads import graph_bytes, non_torch_bytes
 from vllm_watch.capacity.parameters import infer_intermediate
 from vllm_watch.capacity.pool import Pool, make_pool
 from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.units import GIB
 from vllm_watch.capacity.weights import Weights, weights_on_gpu
+from vllm_watch.errors import WatchError
 
 _NO_LIMIT = 1 << 24  # tokens, where the config names none: longer than anything that is served
 
@@ -25,7 +28,8 @@ class Machine:
     memory_source: str
     gpu: Gpu | None = None
     gpu_name: str | None = None
-    count: int = 1
+    count: int | None = None
+    """None: as many as the flags want."""
     beyond_bytes: int = 0
     """What a real start took there beyond what is counted; below 0: it took less."""
     beyond_source: str = ""
@@ -71,11 +75,36 @@ class Plan:
         """Whether one request of max_model_len finds room on these GPUs."""
         if not self.pool.groups:
             return self.kv_bytes > 0
+        if self.kv_bytes < 0 or self.lacks_state_blocks or self.over_bytes > 0:
+            return False
         return self.num_blocks > 0 and self.pool.fits(self.num_blocks, self.settings.max_model_len)
 
     @property
+    def lacks_state_blocks(self) -> bool:
+        """Whether vLLM refuses to capture graphs: each sequence needs a block for its recurrent state."""
+        settings = self.settings
+        return (
+            settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
+            and not settings.flags.enforce_eager
+            and not settings.cpu
+            and any(not group.block_tokens for group in self.pool.groups)
+            and settings.max_num_seqs > self.num_blocks
+        )
+
+    @property
+    def over_bytes(self) -> int:
+        """What a cache whose size was named takes beyond the GPU's memory; 0 or less: nothing."""
+        taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
+        cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
+        return taken + cache - self.machine.memory_bytes
+
+    @property
+    def lacks_gpus(self) -> bool:
+        return self.machine.count is not None and self.gpus_needed > self.machine.count
+
+    @property
     def fits(self) -> bool:
-        return self.obstacle is None and self.has_memory and self.gpus_needed <= self.machine.count
+        return self.obstacle is None and self.has_memory and not self.lacks_gpus
 
     @property
     def obstacle(self) -> str | None:
@@ -100,7 +129,10 @@ class Plan:
 
 
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
-    """What this comes to."""
+    """What this comes to.
+
+    Raises: WatchError, where the model's KV cache is of a kind that is not known here.
+    """
     if flags.language_model_only:
         model = replace(model, encoder=None, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
@@ -116,6 +148,8 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     )
     if flags.kv_cache_memory_bytes is not None:
         left = flags.kv_cache_memory_bytes
+    if model.unread_cache is not None:
+        raise _unsized(model, weights.bytes_per_gpu, left, budget)
     pool = _fullest_pool(model, settings)
     blocks = max(0, left) // pool.bytes_per_block if pool.bytes_per_block else 0
     if flags.num_gpu_blocks_override is not None:
@@ -124,6 +158,17 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     return Plan(
         model, settings, machine, checkpoint, budget, weights, peak, non_torch, graphs, left, pool,
         blocks, longest=pool.longest(blocks, limit),
+    )  # fmt: skip
+
+
+def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
+    beside = (
+        f"leave {left / GIB:.2f} of" if left > 0 else "do not fit beside what else it needs into"
+    )
+    return WatchError(
+        f"{model.model_type or 'this model'} keeps its tokens compressed ({model.unread_cache}), and what vLLM makes of that is not "
+        f"known here: how many tokens fit cannot be said. Weights of {weights / GIB:.2f} GiB per GPU {beside} the {budget / GIB:.2f} GiB that vLLM may take",
+        "start it once: vLLM prints 'GPU KV cache size' and 'Maximum concurrency'",
     )  # fmt: skip
 
 
@@ -148,7 +193,7 @@ def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | N
     """The MLP's width: the config's, else what the weights leave room for."""
     if model.intermediate_size is not None or model.experts is not None:
         return model.intermediate_size
-    size = find_quantization(settings.flags.quantization, model.quantization).bytes_per_weight
+    size = find_quantization(settings.flags.quantization, model.quantization).smallest
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     parameters = int(weights.bytes_per_gpu * ranks / (size or dtype_bytes(settings.dtype)))
     return infer_intermediate(model, parameters)

@@ -6,7 +6,7 @@ releases that `release.py` names.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
@@ -133,9 +133,7 @@ def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings:
 def _grouped_pool(
     tokens: list[LayerCache], states: list[LayerCache], block: int, settings: Settings
 ) -> Pool:
-    kinds: dict[LayerCache, int] = defaultdict(int)
-    for each in (*tokens, *states):
-        kinds[each] += 1
+    kinds = Counter((*tokens, *states))
     if not kinds:
         return Pool(0, (), settings)
     if len({(each.window_tokens, each.chunked, bool(each.state_bytes)) for each in kinds}) == 1:

@@ -58,7 +58,7 @@ def _gdn(value_heads: int, **more: Any) -> Config:
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
-        "mamba_ssm_dtype": "float32", **more,
+        "mamba_ssm_dtype": "float32", "full_attention_interval": 4, **more,
     }  # fmt: skip
 
 

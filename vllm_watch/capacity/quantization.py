@@ -1,76 +1,118 @@
 """Bytes that one parameter of a layer's matrices takes under each quantization, scales included.
 
-Source: the formats themselves: a group of `group_size` weights shares a 16-bit scale and, where it is
-asymmetric, a zero point of as many bits as a weight.
+Source: the formats themselves: a group of `group_size` weights shares a scale (16 bits; 8 of MXFP4, MXFP8
+and NVFP4) and, where it is asymmetric, a zero point of as many bits as a weight.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from vllm_watch.capacity.bounds import shown
+
 _DEFAULT_GROUP = 128
-_SCALE_BITS = 16
+_SCALE_BITS, _SMALL_SCALE_BITS = 16, 8
+_BITS_MAX = 32
+_SMALL_SCALE_GROUPS = (16, 32)  # NVFP4's, and that of MXFP4 and MXFP8
 
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """What the layers' matrices become."""
+    """Bytes per weight of the layers' matrices; None: the model's dtype."""
 
     name: str
-    bytes_per_weight: float | None
-    """None: not quantized, the model's dtype holds."""
-    only_experts: bool = False
-    """MXFP4 checkpoints leave attention as it is."""
-    tables: bool = False
-    """Embeddings and output head, too."""
+    dense: float | None
+    """Of MLPs and shared experts."""
+    attention: float | None
+    experts: float | None
+    tables: float | None = None
+    """Of embeddings and output head."""
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest of them; None: nothing is quantized."""
+        sizes = (self.dense, self.attention, self.experts, self.tables)
+        return min((each for each in sizes if each is not None), default=None)
 
 
-NONE = Quantization("none", None)
+def _all(name: str, size: float | None) -> Quantization:
+    return Quantization(name, size, size, size)
+
+
+def _experts_alone(name: str, size: float) -> Quantization:
+    return Quantization(name, None, None, size)
+
+
+NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
 """Those that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
+_NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
-    "experts_int8": 1.0, "tpu_int8": 1.0, "bitsandbytes_8bit": 1.0, "petit_nvfp4": 0.5625,
-    "nvfp4": 0.5625, "modelopt_fp4": 0.5625, "modelopt_mxfp8": 1.03125, "mxfp4": 0.53125,
-    "mxfp8": 1.03125, "deepspeedfp": 1.0, "compressed-tensors w8a8": 1.0,
+    "experts_int8": 1.0, "tpu_int8": 1.0, "bitsandbytes_8bit": 1.0, "petit_nvfp4": _NVFP4,
+    "nvfp4": _NVFP4, "modelopt_fp4": _NVFP4, "modelopt_mxfp8": _MXFP8, "mxfp4": _MXFP4,
+    "mxfp8": _MXFP8, "deepspeedfp": 1.0, "compressed-tensors w8a8": 1.0,
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
 # Names that say their format without being one of vLLM's.
 _PATTERNS = (
-    (r"nvfp4|fp4", 0.5625),
+    (r"mxfp8", _MXFP8),
+    (r"mxfp4|mx_?fp4", _MXFP4),
+    (r"nvfp4|fp4", _NVFP4),
     (r"w4a|int4|4bit|4-bit|awq|gptq|autoround", 0.53),
-    (r"fp8|int8|w8a|8bit|8-bit", 1.0),
+    (r"fp8|float8|int8|w8a|8bit|8-bit", 1.0),
 )
+# DeepSeek V4's word for the format of its experts alone.
+_EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "int8": 1.0}
+_FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
+_FLOAT_8 = {"num_bits": 8, "type": "float"}
 _GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size says better
 _NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
+_KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
+_ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
-def find_quantization(flag: str | None, config: Mapping[str, Any] | None) -> Quantization:
-    """From the config of the checkpoint where it has one, else from --quantization."""
-    if config:
-        return _from_config(config)
+def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
+    """That of the checkpoint where its config names one, else of --quantization."""
+    if checkpoint is not None:
+        return checkpoint
     if flag is None:
         return NONE
     name = flag.lower()
+    if name == "mxfp4":
+        return _experts_alone(name, _MXFP4)
     if name in _BY_NAME:
-        return Quantization(name, _BY_NAME[name], only_experts=name == "mxfp4")
+        return _all(name, _BY_NAME[name])
     if name in _FOUR_BIT:
-        return Quantization(name, _grouped(4, _DEFAULT_GROUP, symmetric=False))
+        return _all(name, _grouped(4, _DEFAULT_GROUP, symmetric=False))
     if name == "bitsandbytes":
-        return Quantization(name, _nf4())
+        return _all(name, _nf4())
     if name == "gguf":
-        return Quantization(name, _GGUF_BITS / 8, tables=True)
-    for pattern, guessed in _PATTERNS:
-        if re.search(pattern, name):
-            return Quantization(name, guessed)
+        return replace(_all(name, _GGUF_BITS / 8), tables=_GGUF_BITS / 8)
     # What is newer than this table, or says nothing by itself (compressed-tensors): not shrunk.
-    return Quantization(name, None)
+    return _all(name, _by_words(name))
 
 
-def _grouped(bits: float, group: int, *, symmetric: bool) -> float:
-    per_group = _SCALE_BITS + (0 if symmetric else bits)
+def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
+    """From `quantization_config`, and DeepSeek's `expert_dtype`; raises what a nonsensical value raises."""
+    found = _of_method(config)
+    if expert_dtype is not None:
+        word = str(expert_dtype).lower()
+        size = _EXPERT_DTYPES.get(word, _by_words(word))
+        found = replace(found, name=f"{found.name}, experts {word}", experts=size)
+    if found.attention is not None and _keeps_attention(config, layers):
+        found = replace(found, attention=None)
+    return found
+
+
+def _by_words(text: str) -> float | None:
+    return next((size for pattern, size in _PATTERNS if re.search(pattern, text)), None)
+
+
+def _grouped(bits: float, group: int, *, symmetric: bool, scale_bits: int = _SCALE_BITS) -> float:
+    per_group = scale_bits + (0 if symmetric else bits)
     return (bits + (per_group / group if group > 0 else 0)) / 8
 
 
@@ -78,44 +120,125 @@ def _nf4() -> float:
     return (4 + _NF4_SCALE_BITS / _NF4_GROUP) / 8
 
 
-def _from_config(config: Mapping[str, Any]) -> Quantization:
+def _of_method(config: Mapping[str, Any]) -> Quantization:
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower()
-    if method == "bitsandbytes":
-        return Quantization(method, _nf4() if config.get("load_in_4bit", True) else 1.0)
+    if method in _READERS:
+        return _READERS[method](config)
+    if isinstance(config.get("config_groups"), Mapping):
+        return _compressed(method or "compressed-tensors", config["config_groups"])
     if method == "compressed-tensors":
-        return _compressed(config)
+        return _all(method, _by_words(str(config.get("format") or "").lower()) or 1.0)
     if method.startswith("modelopt") or "producer" in config:
-        algorithm = str(
-            config.get("quant_algo") or config.get("quantization", {}).get("quant_algo", "")
-        ).upper()
-        return Quantization(f"modelopt {algorithm}".strip(), 0.5625 if "FP4" in algorithm else 1.0)
+        return _modelopt(config)
     bits = config.get("bits") or config.get("w_bit")
     if isinstance(bits, int | float) and 0 < bits <= 8:  # noqa: PLR2004 - no format goes above a byte
         group = config.get("group_size", config.get("q_group_size", _DEFAULT_GROUP))
         symmetric = bool(config.get("sym", not config.get("zero_point", False)))
-        return Quantization(f"{method} {bits} bit", _grouped(bits, int(group), symmetric=symmetric))
-    for name, size in _BY_NAME.items():
-        if re.fullmatch(re.escape(name), method):
-            return Quantization(method, size, only_experts=name == "mxfp4")
-    return (
-        Quantization(method, _grouped(4, _DEFAULT_GROUP, symmetric=False))
-        if method in _FOUR_BIT
-        else NONE
+        return _all(f"{method} {bits} bit", _grouped(bits, int(group), symmetric=symmetric))
+    if method == "mxfp4":
+        return _experts_alone(method, _MXFP4)
+    if method in _BY_NAME:
+        return _all(method, _BY_NAME[method])
+    if method in _FOUR_BIT:
+        return _all(method, _grouped(4, _DEFAULT_GROUP, symmetric=False))
+    return NONE
+
+
+def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
+    """Each group says which modules are its own: "Linear" is all of them, others have their name in it."""
+    sizes: dict[str, float] = {}
+    names: list[str] = []
+    for group in groups.values():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        if not isinstance(weights, Mapping) or not isinstance(weights.get("num_bits"), int):
+            continue
+        name, size = _format(weights)
+        names.append(name)
+        for part in _parts(group.get("targets")):
+            sizes.setdefault(part, size)
+    if not names:
+        return _all(method, 1.0)
+    rest = sizes.get("all")
+    return Quantization(
+        f"{method} {' and '.join(dict.fromkeys(names))}",
+        dense=sizes.get("dense", rest),
+        attention=sizes.get("attention", rest),
+        experts=sizes.get("experts", rest),
     )
 
 
-def _compressed(config: Mapping[str, Any]) -> Quantization:
-    groups = config.get("config_groups")
-    if isinstance(groups, Mapping):
-        for group in groups.values():
-            weights = group.get("weights") if isinstance(group, Mapping) else None
-            if isinstance(weights, Mapping) and isinstance(weights.get("num_bits"), int):
-                bits, size = weights["num_bits"], weights.get("group_size") or -1
-                scale_bits_are_bytes = weights.get("type") == "float" and bits == 4  # noqa: PLR2004 - NVFP4
-                if scale_bits_are_bytes:
-                    return Quantization("compressed-tensors nvfp4", 0.5625)
-                symmetric = bool(weights.get("symmetric", True))
-                return Quantization(
-                    f"compressed-tensors {bits} bit", _grouped(bits, int(size), symmetric=symmetric)
-                )
-    return Quantization("compressed-tensors", 1.0)
+def _parts(targets: Any) -> Iterable[str]:
+    """Which matrices the patterns of a group mean."""
+    words = [str(each) for each in targets] if isinstance(targets, list | tuple) else []
+    found = {
+        "attention" if _ATTENTION.search(each)
+        else "experts" if re.search(r"(?<!shared_)expert", each)
+        else "dense" if "mlp" in each
+        else "all"
+        for each in words
+    }  # fmt: skip
+    return found or {"all"}
+
+
+def _format(weights: Mapping[str, Any]) -> tuple[str, float]:
+    bits, group = weights["num_bits"], int(weights.get("group_size") or -1)
+    if not 0 < bits <= _BITS_MAX:
+        raise ValueError(f"num_bits {shown(bits)}")
+    small = weights.get("type") == "float" and group in _SMALL_SCALE_GROUPS
+    symmetric = bool(weights.get("symmetric", True))
+    size = _grouped(bits, group, symmetric=symmetric, scale_bits=_SMALL_SCALE_BITS if small else _SCALE_BITS)  # fmt: skip
+    kind = "fp" if weights.get("type") == "float" else "int"
+    return f"{kind}{bits}", size
+
+
+def _modelopt(config: Mapping[str, Any]) -> Quantization:
+    inner = config.get("quantization")
+    inner = inner if isinstance(inner, Mapping) else config
+    layers = inner.get("quantized_layers")
+    if isinstance(layers, Mapping) and layers:  # MIXED_PRECISION
+        groups = {
+            name: {"targets": [name], "weights": _FLOAT_4 if "4" in _algorithm(each) else _FLOAT_8}
+            for name, each in layers.items()
+        }  # fmt: skip
+        return _compressed("modelopt", groups)
+    algorithm = _algorithm(inner)
+    return _all(f"modelopt {algorithm}".strip(), _by_words(algorithm.lower()) or 1.0)
+
+
+def _algorithm(config: Any) -> str:
+    return str(config.get("quant_algo") or "").upper() if isinstance(config, Mapping) else ""
+
+
+def _quark(config: Mapping[str, Any]) -> Quantization:
+    """AMD's: `dtype` is fp8_e4m3, int4, fp4 (of MXFP4)."""
+    whole = config.get("global_quant_config")
+    weights = whole.get("weight") if isinstance(whole, Mapping) else None
+    if not isinstance(weights, Mapping):
+        return _all("quark", _grouped(4, _DEFAULT_GROUP, symmetric=False))
+    word = str(weights.get("dtype") or "").lower()
+    size = _MXFP4 if word == "fp4" else _by_words(word) or 1.0
+    return _all(f"quark {word}".strip(), size)
+
+
+def _keeps_attention(config: Mapping[str, Any], layers: int) -> bool:
+    """Whether what is left out of the quantization covers the attention of most layers."""
+    named: set[str] = set()
+    inner = config.get("quantization")
+    for key in _KEPT_KEYS:
+        words = config.get(key) or (inner.get(key) if isinstance(inner, Mapping) else None)
+        for word in words if isinstance(words, list | tuple) else ():
+            text = str(word)
+            if not _ATTENTION.search(text) or text.endswith("norm"):
+                continue
+            number = re.search(r"layers\.(\d{1,5})\.", text)
+            if number is None:
+                return True
+            named.add(number[1])
+    return 2 * len(named) >= layers
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Quantization]] = {
+    "bitsandbytes": lambda config: _all("bitsandbytes", _nf4() if config.get("load_in_4bit", True) else 1.0),
+    "torchao": lambda config: _all("torchao", _by_words(str(config.get("quant_type")).lower()) or 1.0),
+    "quark": _quark,
+}  # fmt: skip

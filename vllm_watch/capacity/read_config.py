@@ -3,13 +3,16 @@
 What a config leaves out is filled with what vLLM or transformers would take, and noted.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from vllm_watch.capacity.bounds import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
 from vllm_watch.capacity.encoder import read_encoder
-from vllm_watch.capacity.layer_pattern import Config, layer_kinds
+from vllm_watch.capacity.layer_pattern import Config, layer_kinds, unknown_kinds
 from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
 from vllm_watch.capacity.published import completed
+from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
@@ -54,7 +57,8 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-_LONGEST_KEY = 1 << 40  # a config is written by people: larger is a mistake
+# DeepSeek V4 and what follows it: several tokens share one entry, beside a window and states of the compressor.
+_COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
@@ -63,19 +67,22 @@ def read_config(config: Config) -> Model:
     Raises: WatchError, naming the key, where what decides memory is missing or impossible.
     """
     try:
-        return _read(config)
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, IndexError) as error:
+        model = _read(config)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
         # A config is outside input: a list where a number is expected is its fault and not ours.
         raise WatchError(
-            f"the config cannot be understood: {type(error).__name__}: {error}",
+            f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
         ) from None
+
+    check_numbers(model)
+    return model
 
 
 def _read(config: Config) -> Model:
     shape, config = config, completed(config)
     text, encoder = _text_config(config), read_encoder(config)
-    count = _positive(text, "layers")
+    count = _positive(text, "layers", most=LAYERS_MAX)
     cached = _key_value_heads(text, 1)
     heads = _positive(text, "heads", default=cached)
     stated = _optional(text.get("head_dim"))
@@ -105,7 +112,7 @@ def _read(config: Config) -> Model:
         head_dim=head_dim,
         vocab_size=_positive(text, "vocab", default=32000),
         intermediate_size=_intermediate(text, hidden),
-        max_position_embeddings=_first(text, "positions"),
+        max_position_embeddings=_optional(_first(text, "positions")),
         dtype=_dtype(config, text),
         tied_embeddings=bool(
             config.get(
@@ -123,12 +130,24 @@ def _read(config: Config) -> Model:
         state=state,
         experts=_experts(text),
         attention_gate=bool(text.get("attn_output_gate", "linear_num_value_heads" in text)),
-        draft_layers=_first(text, "draft") or 0,
+        draft_layers=min(_optional(_first(text, "draft")) or 0, LAYERS_MAX),
         multimodal=text is not config or encoder is not None,
         encoder=encoder,
-        quantization=_quantization(config, text),
+        quantization=_quantization(config, text, count),
+        unread_cache=next(_unread_caches(text), None),
         notes=tuple(notes),
     )  # fmt: skip
+
+
+def _unread_caches(config: Config) -> Iterator[str]:
+    """What says that tokens are kept compressed: ratios other than 0, or layers of such a type."""
+    for key, value in config.items():
+        ratios = value if isinstance(value, list | tuple) else [value]
+        if _COMPRESSED.fullmatch(str(key)) and any(ratios):
+            yield str(key)
+    for kind in unknown_kinds(config):
+        if "compress" in kind:
+            yield f"layer_types: {shown(kind)}"
 
 
 def _text_config(config: Config) -> Config:
@@ -143,12 +162,16 @@ def _text_config(config: Config) -> Config:
 def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
+        if key == "model_max_length" and not is_size(value):
+            continue  # tokenizers write 10³⁰ where there is no limit
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
 
 
-def _positive(config: Config, field: str, default: int | None = None) -> int:
+def _positive(
+    config: Config, field: str, default: int | None = None, most: int = NUMBER_MAX
+) -> int:
     value = _first(config, field)
     if value is None:
         value = default
@@ -157,9 +180,10 @@ def _positive(config: Config, field: str, default: int | None = None) -> int:
             f"the config has no {_KEYS[field][0]}",
             "give the config.json of a text model (of a multimodal one, with its text_config)",
         )
-    if not 0 < value < _LONGEST_KEY:
+    if not is_size(value, most):
         raise WatchError(
-            f"{_KEYS[field][0]}: {value} is not possible", "take the config.json of the checkpoint"
+            f"{_KEYS[field][0]}: {shown(value)} is not possible",
+            f"take the config.json of the checkpoint: from 1 to {most:,}",
         )
     return value
 
@@ -178,7 +202,10 @@ def _key_value_heads(config: Config, heads: int) -> int:
                 "num_query_groups", "num_kv_attention_heads"):  # fmt: skip
         value = config.get(key)
         if isinstance(value, list | tuple) and value:
-            return max(int(each) for each in value)
+            value = max(int(each) for each in value)
+            if not is_size(value):
+                raise ValueError(f"{key}: {shown(value)}")
+            return value
         # Falcon's old configs say multi_query and carry a num_kv_heads that means nothing.
         if isinstance(value, int) and value > 0 and not _old_multi_query(config):
             return value
@@ -199,7 +226,9 @@ def _intermediate(config: Config, hidden: int) -> int | None:
     if isinstance(value, list | tuple) and value:
         return max(int(each) for each in value)
     if config.get("model_type") in ("mpt", "gpt2", "bloom", "falcon", "gpt_bigcode"):
-        return _first(config, "intermediate") or int(config.get("expansion_ratio", 4) * hidden)
+        return _first(config, "intermediate") or int(
+            float(config.get("expansion_ratio", 4)) * hidden
+        )
     return _first(config, "intermediate")
 
 
@@ -224,6 +253,8 @@ def _size_notes(text: Config) -> Iterator[str]:
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
             yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
+    for kind in unknown_kinds(text)[:3]:
+        yield f"layers of type {shown(kind)} are taken as full attention"
 
 
 def _latent(config: Config) -> LatentAttention | None:
@@ -268,9 +299,13 @@ def _experts(config: Config) -> Experts | None:
     )
 
 
-def _quantization(config: Config, text: Config) -> dict[str, Any] | None:
+def _quantization(config: Config, text: Config, layers: int) -> Quantization | None:
+    experts = text.get("expert_dtype") or config.get("expert_dtype")
     for each in (config, text):
         found = each.get("quantization_config") or each.get("compression_config")
         if isinstance(found, Mapping):
-            return dict(found)
+            experts = experts or found.get("expert_dtype")
+            if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
+                experts = "fp4"  # as vLLM takes it where the config does not say
+            return read_quantization(found, expert_dtype=experts, layers=layers)
     return None

@@ -3,12 +3,13 @@
 Source: vLLM's MambaStateShapeCalculator and the get_mamba_state_shape of each family.
 """
 
-from dataclasses import fields
-
+from vllm_watch.capacity.bounds import is_size, shown
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.layer_pattern import Config
 from vllm_watch.capacity.model import RecurrentState
 
+_MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
+_MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
 # Qwen3-Next's, which Qwen3.5 and later kept; the width of the values is that of the attention's queries.
 _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
@@ -19,10 +20,6 @@ def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
     Raises: ValueError, where a size is none.
     """
     state = _of_family(config, hidden, heads, head_dim)
-    for field in fields(RecurrentState):
-        value = getattr(state, field.name)
-        if field.name != "state_dtype" and (not isinstance(value, int) or value < 0):
-            raise ValueError(f"{value!r} as {field.name} of the recurrent state")
     if state.state_dtype is not None:
         dtype_bytes(state.state_dtype)
     return state
@@ -35,13 +32,11 @@ def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
     if isinstance(config.get("linear_attn_config"), dict):
         return _kimi(config)
     if "conv_L_cache" in config:  # LFM2
-        width = int(config.get("conv_dim") or hidden)
-        return RecurrentState(width, int(config["conv_L_cache"]), 0, 0, None, 4 * width)
+        width = _size(config, "conv_dim", default=hidden)
+        return RecurrentState(width, _size(config, "conv_L_cache"), 0, 0, None, 4 * width)
     if family in ("jamba", "mamba", "falcon_mamba"):
         return _mamba1(config, hidden)
-    if any(
-        key in config for key in ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
-    ):
+    if any(key in config for key in _MAMBA2_HEADS):
         return _mamba2(config, hidden)
     if "attn_type_list" in config:  # MiniMax's lightning attention
         return RecurrentState(0, 1, heads, head_dim * head_dim, "float32", 5 * heads * head_dim)
@@ -59,66 +54,69 @@ def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
     )
 
 
+def _size(config: Config, *keys: str, default: int | None = None) -> int:
+    """The first of these that the config has. Raises ValueError where it is no size."""
+    found = next((config[key] for key in keys if config.get(key)), default)
+    if not is_size(found):
+        raise ValueError(f"{keys[0]}: {shown(found)}")
+    return int(found or 0)
+
+
+def _expanded(config: Config, hidden: int, *keys: str) -> int:
+    found = next((config[key] for key in keys if key in config), 2)
+    return int(float(found) * hidden)
+
+
 def _gated_delta_net(config: Config) -> RecurrentState:
-    value_heads, key_heads = config["linear_num_value_heads"], config["linear_num_key_heads"]
-    value_dim, key_dim = config["linear_value_head_dim"], config["linear_key_head_dim"]
+    value_heads = _size(config, "linear_num_value_heads")
+    values = value_heads * _size(config, "linear_value_head_dim")
+    key_dim = _size(config, "linear_key_head_dim")
+    keys = _size(config, "linear_num_key_heads") * key_dim
     return RecurrentState(
-        conv_channels=2 * key_heads * key_dim + value_heads * value_dim,
-        conv_kernel=config.get("linear_conv_kernel_dim", _CONV_KERNEL),
+        conv_channels=2 * keys + values,
+        conv_kernel=_size(config, "linear_conv_kernel_dim", default=_CONV_KERNEL),
         state_heads=value_heads,
-        state_elements_per_head=value_dim * key_dim,
+        state_elements_per_head=values // value_heads * key_dim,
         state_dtype=config.get("mamba_ssm_dtype"),
-        projected_channels=2 * key_heads * key_dim + 3 * value_heads * value_dim,
+        projected_channels=2 * keys + 3 * values,
     )
 
 
 def _kimi(config: Config) -> RecurrentState:
     linear = config["linear_attn_config"]
-    width = linear["num_heads"] * linear["head_dim"]
+    heads, head_dim = _size(linear, "num_heads"), _size(linear, "head_dim")
     return RecurrentState(
-        conv_channels=3 * width,
-        conv_kernel=linear.get("short_conv_kernel_size", _CONV_KERNEL),
-        state_heads=linear["num_heads"],
-        state_elements_per_head=linear["head_dim"] ** 2,
+        conv_channels=3 * heads * head_dim,
+        conv_kernel=_size(linear, "short_conv_kernel_size", default=_CONV_KERNEL),
+        state_heads=heads,
+        state_elements_per_head=head_dim**2,
         state_dtype="float32",
-        projected_channels=4 * width,
+        projected_channels=4 * heads * head_dim,
         checkpoints=1,
     )
 
 
 def _mamba1(config: Config, hidden: int) -> RecurrentState:
-    inner = int(config.get("intermediate_size") or 0)
+    inner = config.get("intermediate_size")
     if config.get("model_type") == "jamba" or not inner:
-        inner = int(config.get("mamba_expand", config.get("expand", 2)) * hidden)
-    size = config.get("mamba_d_state") or config.get("state_size") or 16
-    kernel = config.get("mamba_d_conv") or config.get("conv_kernel") or _CONV_KERNEL
+        inner = _expanded(config, hidden, "mamba_expand", "expand")
+    else:
+        inner = _size(config, "intermediate_size")
+    size = _size(config, "mamba_d_state", "state_size", default=16)
+    kernel = _size(config, "mamba_d_conv", "conv_kernel", default=_CONV_KERNEL)
     return RecurrentState(inner, kernel, inner, size, None, 3 * inner)
 
 
 def _mamba2(config: Config, hidden: int) -> RecurrentState:
-    heads = next(
-        int(config[key])
-        for key in ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
-        if key in config
-    )
-    head_dim = (
-        config.get("mamba_d_head") or config.get("mamba_head_dim") or config.get("mamba_headdim")
-    )
-    if not isinstance(head_dim, int):  # "auto"
-        head_dim = int(config.get("mamba_expand", 2) * hidden) // heads
-    size = (
-        config.get("mamba_d_state")
-        or config.get("ssm_state_size")
-        or config.get("state_size")
-        or 128
-    )
-    groups = (
-        config.get("mamba_n_groups") or config.get("n_groups") or config.get("mamba_ngroups") or 1
-    )
-    kernel = config.get("mamba_d_conv") or config.get("conv_kernel") or _CONV_KERNEL
+    heads = _size(config, *_MAMBA2_HEADS)
+    said = next((config[key] for key in _MAMBA2_HEAD_DIMS if config.get(key)), None)
+    expanded = _expanded(config, hidden, "mamba_expand") // heads
+    head_dim = int(said) if said is not None and is_size(said) else expanded  # "auto"
+    size = _size(config, "mamba_d_state", "ssm_state_size", "state_size", default=128)
+    groups = _size(config, "mamba_n_groups", "n_groups", "mamba_ngroups", default=1)
     return RecurrentState(
         conv_channels=heads * head_dim + 2 * groups * size,
-        conv_kernel=kernel,
+        conv_kernel=_size(config, "mamba_d_conv", "conv_kernel", default=_CONV_KERNEL),
         state_heads=heads,
         state_elements_per_head=head_dim * size,
         state_dtype=config.get("mamba_ssm_cache_dtype")

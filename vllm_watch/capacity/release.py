@@ -48,6 +48,7 @@ LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
 STATE_PAGES_FOR_PREFIXES = Release(
     0, 20, 0
 )  # hybrids cache prefixes by default: two states a request
+STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
 STATE_CHECKPOINTS = Release(0, 32, 0)  # seen there: Mamba 2 and KDA keep one more for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log says concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)

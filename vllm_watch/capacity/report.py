@@ -4,18 +4,21 @@ import math
 from typing import Any
 
 from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.spread import tokens_spread
 from vllm_watch.capacity.suggestions import as_json, suggestions
 
 
 def report(plan: Plan) -> dict[str, Any]:
     """Every key of the contract, and the parts of the memory."""
-    settings = plan.settings
+    settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {
         "fits": plan.fits,
         "obstacle": plan.obstacle,
         "kv_cache_tokens": plan.tokens,
+        "kv_cache_tokens_range": list(tokens_spread(plan)),
         "kv_cache_bytes_per_gpu": max(0, plan.num_blocks * plan.pool.bytes_per_block),
         "kv_bytes_per_token_per_gpu": plan.bytes_per_token,
         "weights_bytes_per_gpu": plan.weights.bytes_per_gpu,
@@ -40,5 +43,8 @@ def report(plan: Plan) -> dict[str, Any]:
             "kv_cache": plan.kv_bytes,
         },
         "assumptions": list(assumptions(plan)),
-        "suggestions": as_json(suggestions(plan)),
+        "suggestions": as_json(found),
+        "other_ways": [
+            {"change": each.change, "why": each.why} for each in other_ways(plan, found)
+        ],
     }

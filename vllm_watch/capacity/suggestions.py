@@ -1,16 +1,17 @@
-"""What to change: the smallest flags that make it fit, best first; or what is wasted where it fits.
+"""What to change: one flag that makes it fit, best first; several together; or other GPUs or another checkpoint.
 
-Every suggestion is tried: it is made only when the same plan with that flag fits. The order is by what
-it costs who uses the engine: nothing, then a little quality or speed, then length, then hardware.
+Every one of them is planned before it is printed, as it would be typed, and left out where that plan does not
+fit. The order is by what it costs who uses the engine: nothing, then a little quality or speed, then length,
+then hardware.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.plan import Checkpoint, Plan, make_plan, with_flags
+from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
@@ -20,12 +21,11 @@ UTILIZATION_MAX = (
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
-_PARALLEL = (2, 4, 8, 16)
+PARALLEL = (2, 4, 8, 16)
+STAGES = (1, 2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75  # of the length that was asked for
 _USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
 _MUCH_WASTE_BYTES = GIB
-_FOUR_BIT = ("--model", "(a 4-bit checkpoint of it)")
-_FP8_WEIGHT_BYTES, _INT4_WEIGHT_BYTES = 1.0, 0.53
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,110 +35,40 @@ class Suggestion:
     flag: str
     value: str
     why: str
-    together: bool = False
-    """Is it enough only with the others of which this is said?"""
 
 
-_Change = tuple[Suggestion, Flags, Checkpoint | None]
+Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Changes, best first."""
+    """Single flags, best first; where it fits, what is wasted."""
     if plan.fits:
         return tuple(_waste(plan))
-    if plan.obstacle is not None or plan.gpus_needed > plan.machine.count:
-        return (_other_split(plan),)
-    found = [made for ways in _WAYS for made in ways(plan)]
-    single = tuple(
-        suggestion
-        for suggestion, flags, checkpoint in found
-        if with_flags(plan, flags, checkpoint).fits
-    )
-    if all(each.flag == "--max-model-len" for each in single):
-        # Nothing else is enough alone; who needs the length wants to know what is, together.
-        single += _together(plan, may_shorten=not single)
-    more = tuple(_more_gpus(plan))
-    if plan.kv_bytes <= 0 and more:  # the weights do not fit: whatever else is done costs quality
-        return more + tuple(each for each in single if each.flag != more[0].flag)
-    return single or more or (_larger(plan),)
+    if _is_refused(plan):
+        return tuple(_other_splits(plan))[:1]
+    found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
+    if plan.kv_bytes <= 0:  # the weights do not fit: whatever else is done costs quality
+        found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
+    return tuple(found)
 
 
-def _together(plan: Plan, *, may_shorten: bool) -> tuple[Suggestion, ...]:
-    """The cheap ones first and on until it fits; then what turned out to be needless is dropped."""
-    taken: list[_Change] = []
-    now = plan
-    for ways in _WAYS:
-        if ways in (_length, _length_little) and not may_shorten:
-            continue
-        options = list(ways(now))
-        if not options:
-            continue
-        then = with_flags(now, options[-1][1], options[-1][2])  # the one that frees most
-        if not (then.fits or _roomier(then, now)):
-            continue
-        taken.append(options[-1])
-        now = then
-        if now.fits:
-            return _told_together(_needed_of(plan, taken))
-    return ()
+def _is_refused(plan: Plan) -> bool:
+    return plan.obstacle is not None or plan.lacks_gpus
 
 
-def _roomier(then: Plan, now: Plan) -> bool:
-    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
+def refusal(plan: Plan) -> str:
+    """Why vLLM would not start with this split."""
+    wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+    return plan.obstacle or wanted
 
 
-def _needed_of(plan: Plan, taken: list[_Change]) -> list[Suggestion]:
-    """Those without which it does not fit. What changes the weights stays: the rest was made for it."""
-    kept = list(taken)
-    for change in taken:
-        if change[2] is not None:
-            continue
-        fewer = [each for each in kept if each is not change]
-        if fewer and _applied(plan, taken, fewer).fits:
-            kept = fewer
-    return [suggestion for suggestion, _, _ in kept]
+def but(flags: Flags, name: str, value: Any) -> Flags:
+    """The flags with one of them changed."""
+    changed: dict[str, Any] = {name: value}
+    return replace(flags, **changed)
 
 
-def _applied(plan: Plan, taken: list[_Change], chosen: list[_Change]) -> Plan:
-    """The plan with the changes of these only; in `taken` each builds on those before it."""
-    flags, before, checkpoint = plan.settings.flags, plan.settings.flags, None
-    for change in taken:
-        changed = {
-            each.name: getattr(change[1], each.name)
-            for each in fields(Flags)
-            if getattr(change[1], each.name) != getattr(before, each.name)
-        }
-        before = change[1]
-        if change in chosen:
-            flags, checkpoint = replace(flags, **changed), change[2] or checkpoint
-    return with_flags(plan, flags, checkpoint)
-
-
-def _told_together(found: list[Suggestion]) -> tuple[Suggestion, ...]:
-    if len(found) == 1:
-        return tuple(found)
-    told = []
-    for each in found:
-        others = ", ".join(
-            f"{other.flag} {other.value}".rstrip() for other in found if other is not each
-        )
-        told.append(replace(each, why=f"{each.why}; together with {others}", together=True))
-    return tuple(told)
-
-
-def _larger(plan: Plan) -> Suggestion:
-    why = "no flag makes it fit: this much memory per GPU would"
-    return Suggestion("--gpu-memory-gib", _gib(_needed(plan)), why)
-
-
-def _needed(plan: Plan) -> int:
-    """Memory per GPU with which it would fit under the same flags."""
-    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
-    missing = blocks * plan.pool.bytes_per_block - plan.kv_bytes
-    return int(plan.machine.memory_bytes + missing / plan.settings.gpu_memory_utilization)
-
-
-def _utilization(plan: Plan) -> Iterator[_Change]:
+def _utilization(plan: Plan) -> Iterator[Change]:
     now = plan.settings.gpu_memory_utilization
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is not None:
@@ -149,27 +79,25 @@ def _utilization(plan: Plan) -> Iterator[_Change]:
         then = replace(flags, gpu_memory_utilization=value)
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
-            more = _gib((value - now) * plan.machine.memory_bytes)
-            yield (
-                Suggestion("--gpu-memory-utilization", f"{value:g}", f"{more} GiB more of each GPU, if nothing else uses it"),
-                then,
-                None,
-            )  # fmt: skip
+            more = gib((value - now) * plan.machine.memory_bytes)
+            why = f"{more} GiB more of each GPU, if nothing else uses it"
+            yield Suggestion("--gpu-memory-utilization", f"{value:g}", why), then
             return
 
 
-def _length_little(plan: Plan) -> Iterator[_Change]:
+def length_little(plan: Plan) -> Iterator[Change]:
     """A context that is hardly shorter costs nobody much."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
-def _length(plan: Plan) -> Iterator[_Change]:
+def length(plan: Plan) -> Iterator[Change]:
+    """A context that is much shorter."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
-def _shorter(plan: Plan) -> Iterator[_Change]:
+def _shorter(plan: Plan) -> Iterator[Change]:
     """The longest that fits; found again, since a shorter limit may shrink the profiling batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
@@ -179,11 +107,8 @@ def _shorter(plan: Plan) -> Iterator[_Change]:
         if shorter is None:
             return
         length = shorter
-    yield (
-        Suggestion("--max-model-len", str(length), "the longest context that fits as it is"),
-        replace(flags, max_model_len=length),
-        None,
-    )
+    said = Suggestion("--max-model-len", str(length), "the longest context that fits as it is")
+    yield said, replace(flags, max_model_len=length)
 
 
 def _longest_profiled(plan: Plan) -> int | None:
@@ -197,167 +122,140 @@ def _longest_profiled(plan: Plan) -> int | None:
     return None
 
 
-def _kv_dtype(plan: Plan) -> Iterator[_Change]:
+def _kv_dtype(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if flags.kv_cache_dtype != "auto":
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
-    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8"), None
+    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8")
 
 
-def _sequences(plan: Plan) -> Iterator[_Change]:
+def _sequences(plan: Plan) -> Iterator[Change]:
     flags, now = plan.settings.flags, plan.settings.max_num_seqs
-    for count in _SEQUENCES:
-        then = replace(flags, max_num_seqs=count)
-        if count < now and (count == _SEQUENCES[-1] or with_flags(plan, then).fits):
-            freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
-            yield (
-                Suggestion(
-                    "--max-num-seqs", str(count), f"the sampler's peak shrinks by {_gib(freed)} GiB"
-                ),
-                then,
-                None,
-            )
+    counts = [each for each in _SEQUENCES if each < now]
+    if plan.lacks_state_blocks and plan.num_blocks:
+        counts = [plan.num_blocks, *(each for each in counts if each < plan.num_blocks)]
+    for count in counts:
+        then = with_flags(plan, replace(flags, max_num_seqs=count))
+        if count == counts[-1] or then.fits:
+            why = f"the sampler's peak shrinks by {gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
+            if plan.lacks_state_blocks:
+                why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
+            yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
             return
 
 
-def _batch(plan: Plan) -> Iterator[_Change]:
+def _batch(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
     if plan.settings.max_num_batched_tokens <= _SMALL_BATCH_TOKENS or plan.settings.engine == "V0":
         return
     then = replace(flags, max_num_batched_tokens=_SMALL_BATCH_TOKENS)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
-        yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"), then, None  # fmt: skip
+        why = f"the profiled batch shrinks by {gib(freed)} GiB; long prompts take longer"
+        yield Suggestion("--max-num-batched-tokens", str(_SMALL_BATCH_TOKENS), why), then
 
 
-def _eager(plan: Plan) -> Iterator[_Change]:
-    if plan.graph_bytes:
-        why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
-        yield (
-            Suggestion("--enforce-eager", "", why),
-            replace(plan.settings.flags, enforce_eager=True),
-            None,
-        )
-
-
-def _tensor_parallel(plan: Plan) -> Iterator[_Change]:
+def _eager(plan: Plan) -> Iterator[Change]:
     flags = plan.settings.flags
-    for ranks in _ranks(plan):
-        if ranks * flags.pipeline_parallel_size * flags.data_parallel_size > plan.machine.count:
-            return
-        then, checkpoint = _split(plan, ranks)
-        if ranks == plan.machine.count or with_flags(plan, then, checkpoint).fits:
-            why = f"weights and cache are split over {ranks} of the {plan.machine.count} GPUs"
-            yield Suggestion("--tensor-parallel-size", str(ranks), why), then, checkpoint
-            return
+    if plan.graph_bytes:
+        why = f"no CUDA graphs: {gib(plan.graph_bytes)} GiB, for slower decoding"
+        yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
 
 
-def _more_gpus(plan: Plan) -> Iterator[Suggestion]:
-    """The least split over GPUs of this kind with which it fits, whether so many were named or not."""
-    for ranks in _ranks(plan):
-        flags, checkpoint = _split(plan, ranks)
-        total = ranks * flags.pipeline_parallel_size * flags.data_parallel_size
-        machine = replace(plan.machine, count=max(total, plan.machine.count))
-        if make_plan(plan.model, flags, machine, checkpoint).fits:
-            there = "" if total <= plan.machine.count else f" (planned for {plan.machine.count})"
-            why = f"weights and cache are split over {total} such GPUs{there}"
-            yield Suggestion("--tensor-parallel-size", str(ranks), why)
-            return
-
-
-def _ranks(plan: Plan) -> list[int]:
-    """More ranks than now, over which the heads can be split: a head of keys and values may be copied, not cut."""
-    heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
-    return [
-        ranks for ranks in _PARALLEL
-        if ranks > plan.settings.flags.tensor_parallel_size and not heads % ranks and not max(ranks, shared) % min(ranks, shared)
-    ]  # fmt: skip
-
-
-def _split(plan: Plan, ranks: int) -> tuple[Flags, Checkpoint]:
-    flags, given = plan.settings.flags, plan.checkpoint.given_gib
-    ratio = flags.tensor_parallel_size / ranks
-    checkpoint = replace(plan.checkpoint, given_gib=None if given is None else given * ratio)
-    return replace(flags, tensor_parallel_size=ranks), checkpoint
-
-
-def _weights(plan: Plan) -> Iterator[_Change]:
-    """A quantized checkpoint of the same model, where this one is not quantized."""
-    settings = plan.settings
-    if find_quantization(settings.flags.quantization, plan.model.quantization).bytes_per_weight:
+def _tensor_parallel(plan: Plan) -> Iterator[Change]:
+    """More ranks, as far as there are GPUs; a size given for each GPU would have to change with them."""
+    flags = plan.settings.flags
+    if plan.checkpoint.given_gib is not None:
         return
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    for name, size in (("fp8", _FP8_WEIGHT_BYTES), ("awq", _INT4_WEIGHT_BYTES)):
-        tables = (
-            (1 if plan.model.tied_embeddings else 2)
-            * plan.model.vocab_size
-            * plan.model.hidden_size
-        )
-        table_bytes = tables * dtype_bytes(settings.dtype) // ranks
-        matrices = max(0, plan.weights.bytes_per_gpu - table_bytes)
-        smaller = table_bytes + matrices * size / dtype_bytes(settings.dtype)
-        checkpoint = Checkpoint(given_gib=smaller / GIB)
-        what = (
-            "quantized while loading"
-            if name == "fp8"
-            else "serve one that somebody has quantized (AWQ, GPTQ); no flag makes it of this one"
-        )
-        why = f"weights of about {_gib(smaller)} instead of {_gib(plan.weights.bytes_per_gpu)} GiB per GPU: {what}"
-        flags = replace(settings.flags, quantization=name)
-        if name == "awq" or with_flags(plan, flags, checkpoint).fits:
-            flag, value = ("--quantization", name) if name == "fp8" else _FOUR_BIT
-            yield Suggestion(flag, value, why), flags, checkpoint
+    ranks = [each for each in PARALLEL if each > flags.tensor_parallel_size]
+    for each in ranks:
+        then = with_flags(plan, replace(flags, tensor_parallel_size=each))
+        if shares_heads(plan, each) and then.fits:
+            why = f"weights and cache are split over {then.gpus_needed} GPUs"
+            yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
             return
 
 
-def _other_split(plan: Plan) -> Suggestion:
-    flags, heads = plan.settings.flags, plan.model.num_attention_heads
-    why = (
-        plan.obstacle
-        or f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
-    )
-    if flags.pipeline_parallel_size > plan.model.num_layers:
-        return Suggestion("--pipeline-parallel-size", str(plan.model.num_layers), why)
-    if heads % flags.tensor_parallel_size == 0 and plan.obstacle:
-        return Suggestion("--decode-context-parallel-size", "1", why)
-    room = plan.machine.count // (flags.pipeline_parallel_size * flags.data_parallel_size)
-    possible = [ranks for ranks in (1, *_PARALLEL) if ranks <= room and heads % ranks == 0]
-    if not possible:
-        return Suggestion("--pipeline-parallel-size", "1", why)
-    return Suggestion("--tensor-parallel-size", str(possible[-1]), why)
+def shares_heads(plan: Plan, ranks: int) -> bool:
+    """Whether so many ranks can split the heads: one of keys and values may be copied, not cut."""
+    heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
+    return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
+
+
+def _weights(plan: Plan) -> Iterator[Change]:
+    """Quantized while loading, where the checkpoint is not."""
+    flags = plan.settings.flags
+    if find_quantization(flags.quantization, plan.model.quantization).smallest:
+        return
+    then = with_flags(plan, replace(flags, quantization="fp8"))
+    before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
+    if after < before:
+        why = f"weights of about {gib(after)} instead of {gib(before)} GiB per GPU: quantized while loading"
+        yield Suggestion("--quantization", "fp8", why), then.settings.flags
+
+
+def cache_bytes(plan: Plan) -> Iterator[Change]:
+    """A cache whose size is named, as large as one request."""
+    flags = plan.settings.flags
+    if flags.kv_cache_memory_bytes is None:
+        return
+    blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
+    size = blocks * plan.pool.bytes_per_block
+    if size > flags.kv_cache_memory_bytes:
+        said = Suggestion("--kv-cache-memory-bytes", str(size), "what one request takes")
+        yield said, replace(flags, kv_cache_memory_bytes=size)
+
+
+def _other_splits(plan: Plan) -> Iterator[Suggestion]:
+    """One flag of the split changed, where vLLM would refuse it as it is; the least change first."""
+    flags, why = plan.settings.flags, refusal(plan)
+    options: list[tuple[str, tuple[int, ...]]] = [
+        ("tensor_parallel_size", tuple(sorted((1, *PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
+        ("pipeline_parallel_size", (plan.model.num_layers, *reversed(STAGES))),
+        ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
+        ("decode_context_parallel_size", (1,)),
+    ]  # fmt: skip
+    options.sort(key=lambda each: not why.startswith(f"--{each[0].replace('_', '-')} "))
+    for name, values in options:
+        for value in values:
+            if name == "tensor_parallel_size" and (
+                not shares_heads(plan, value) or plan.checkpoint.given_gib is not None
+            ):
+                continue
+            if with_flags(plan, but(flags, name, value)).fits:
+                yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
     """Where it fits too well: KV cache that no allowed number of requests can fill."""
-    settings = plan.settings
+    settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
-    if plan.settings.flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
+    if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
         return
-    unused = f"{_gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
+    unused = f"{gib(spare)} GiB per GPU of KV cache can never be used by {settings.max_num_seqs} requests of {settings.max_model_len} tokens"
     lower = settings.gpu_memory_utilization - spare / plan.machine.memory_bytes
     rounded = -(-lower * _UTILIZATION_STEPS // 1) / _UTILIZATION_STEPS
-    if rounded < settings.gpu_memory_utilization:
-        yield Suggestion(
-            "--gpu-memory-utilization", f"{rounded:g}", f"{unused}: leave it to others"
-        )
-    limit = plan.model.max_position_embeddings or 0
-    if limit > settings.max_model_len:
-        longer = min(limit, plan.longest)
-        yield Suggestion("--max-model-len", str(longer), f"{unused}: the model can read more")
-    yield Suggestion(
-        "--max-num-seqs", str(int(plan.concurrency)), f"{unused}: or serve more at once"
-    )
+    limit = min(plan.model.max_position_embeddings or 0, plan.longest)
+    more = (
+        ("gpu_memory_utilization", rounded, rounded < settings.gpu_memory_utilization, "leave it to others"),
+        ("max_model_len", limit, limit > settings.max_model_len, "the model can read more"),
+        ("max_num_seqs", int(plan.concurrency), True, "or serve more at once"),
+    )  # fmt: skip
+    for name, value, useful, said in more:
+        if useful and value > 0 and with_flags(plan, but(flags, name, value)).fits:
+            yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
-_WAYS: tuple[Callable[[Plan], Iterator[_Change]], ...] = (
-    _utilization, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
+WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
+    _utilization, cache_bytes, length_little, _batch, _sequences, _kv_dtype, _eager, length, _tensor_parallel, _weights,
 )  # fmt: skip
 
 
-def _gib(size: float) -> str:
+def gib(size: float) -> str:
+    """For a sentence."""
     return f"{size / GIB:.2f}"
 
 

@@ -11,8 +11,14 @@ from vllm_watch.capacity.units import GIB, ceil_div
 
 _SAME = 0.03  # model cards round their billions
 _LEAST_BYTES = 0.2  # for a parameter: below 2 bits nothing is served
-# Bytes that people take for each parameter, from and to, and what the matrices then have.
-_ESTIMATES = (("4 bits", 0.53125, 0.49, 0.60), ("8 bits", 1.0, 0.97, 1.06))
+_FEWEST_OF_ALL = 0.45  # bytes for each parameter: below, some of the weights are elsewhere
+_LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
+_FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
+_BELOW_FOUR_BITS = (
+    "gguf",
+    "aqlm",
+    "hqq",
+)  # come in two and three bits, too, and quantize all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +38,11 @@ def weights_on_gpu(
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
-        better = doubted(model, settings, int(given_gib * GIB))
+        given = int(given_gib * GIB)
+        rest = flags.cpu_offload_bytes > 0 or _is_a_rest(model, settings, given)
+        better = None if rest else impossible(model, settings, given)
         if better is None:
-            rest = flags.cpu_offload_bytes > 0 or _is_a_rest(model, settings, int(given_gib * GIB))
-            return Weights(int(given_gib * GIB), said, offloaded=rest)
+            return Weights(given, said, offloaded=rest)
         return Weights(
             better[0], f"{better[0] / GIB:.2f} GiB per GPU instead of {said}: {better[1]}"
         )
@@ -72,37 +79,29 @@ def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
 
-def doubted(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """A better size than the one given and why, where that is an estimate; None: it is believed.
+def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
+    """The counted size and the reason, where the one given cannot be what vLLM printed; None: it stands.
 
-    People multiply the parameters with the bytes of one. That is too much where the checkpoint is
-    quantized, and too little where embeddings, output head and encoder stay in 16 bits all the same.
-    What vLLM printed is neither, nor is what was moved to the host or has its embeddings quantized too.
+    A quantized checkpoint is not as large as the model in 16 bits; and four bits for each parameter leave out
+    that embeddings, output head and encoder stay in 16. Anything else may have been measured.
     """
     flags = settings.flags
-    if flags.cpu_offload_bytes or flags.drafter or flags.enable_lora or not model.sized:
+    if flags.drafter or flags.enable_lora or not model.sized:
         return None
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
-    parameters = count_parameters(model).total
-    each = given * ranks / parameters
     quantization = find_quantization(flags.quantization, model.quantization)
-    if quantization.bytes_per_weight and abs(each / dtype_bytes(settings.dtype) - 1) <= _SAME:
+    quantized = quantization.smallest is not None
+    whole, _ = counted_bytes(model, settings, NONE)
+    if quantized and abs(given / whole - 1) <= _SAME:
         counted, _ = counted_bytes(model, settings, quantization)
-        return (
-            counted,
-            f"that is the model in {settings.dtype}, and it is loaded as {quantization.name}",
-        )
-    for name, size, least, most in _ESTIMATES:
-        if not least <= each <= most:
-            continue
-        guessed = quantization if quantization.bytes_per_weight else Quantization(name, size)
-        counted, _ = counted_bytes(model, settings, guessed)
-        if given < counted:
-            return (
-                counted,
-                f"that is {each:.2f} bytes for each parameter, but embeddings, head and encoder stay in {settings.dtype}",
-            )
-    return None
+        return counted, f"that is the model in {settings.dtype}, and it is loaded as {quantization.name}"  # fmt: skip
+    least, _ = counted_bytes(model, settings, _LEAST)
+    if not _FEWEST_OF_ALL * count_parameters(model).total <= given * ranks < least * ranks:
+        return None
+    if quantization.name.startswith(_BELOW_FOUR_BITS):
+        return None
+    counted, _ = counted_bytes(model, settings, quantization if quantized else _FOUR_BITS)
+    return counted, f"four bits of each matrix, and embeddings, head and encoder in {settings.dtype}, take {least / GIB:.2f}"  # fmt: skip
 
 
 def _counted(model: Model, settings: Settings) -> tuple[int, str]:
@@ -115,19 +114,21 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
-    size = quantization.bytes_per_weight
-    quantized = parameters.experts if quantization.only_experts else parameters.matrices
-    matrices = (parameters.matrices - quantized) * element + int(quantized * (size or element))
-    tables = parameters.embeddings * element
-    if quantization.tables:
-        tables = int(parameters.embeddings * (size or element))
+    sizes = (quantization.attention, quantization.dense, quantization.experts)
+    dense = parameters.matrices - parameters.attention - parameters.experts
+    counts = (parameters.attention, dense, parameters.experts)
+    matrices = sum(
+        int(count * (size or element)) for count, size in zip(counts, sizes, strict=True)
+    )
+    tables = int(parameters.embeddings * (quantization.tables or element))
     # Embeddings and encoder are on the first stage, the output head is on the last.
     apart = 2 if stages > 1 and not model.tied_embeddings else 1
     split = ceil_div(matrices, ranks * stages)
     split += ceil_div(tables // apart + parameters.encoder * element, ranks)
     whole = parameters.small * element // stages
-    how = f" as {quantization.name if size else settings.dtype}"
-    if size is None and quantization.name != "none":
+    shrinks = quantization.smallest is not None
+    how = f" as {quantization.name if shrinks else settings.dtype}"
+    if not shrinks and quantization.name != "none":
         how += f", since {quantization.name} does not say how small it makes them"
     return (
         split + whole,

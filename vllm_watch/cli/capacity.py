@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.bounds import GIB_MAX
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
@@ -87,12 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     model = read_config(found.config)
     flags = read_flags(arguments, model)
-    needed = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     machine = find_machine(
         name=arguments.gpu_name,
         memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
         count=arguments.gpus,
-        needed=needed,
         procfs=Path("/proc"),
     )
     if arguments.from_log is not None:
@@ -103,8 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(report(plan)))
     else:
+        found_flags = suggestions(plan)
         lines = capacity_text.lines(
-            plan, found.name, suggestions(plan), assumptions(plan),
+            plan, found.name, (*found_flags, *other_ways(plan, found_flags)), assumptions(plan),
             columns=terminal.columns(60, 120), colours=terminal.takes_colours(sys.stdout),
         )  # fmt: skip
         print("\n".join(lines))
@@ -112,6 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _positive(value: float | None, flag: str) -> float | None:
-    if value is not None and not 0 < value < float("inf"):
-        raise WatchError(f"{flag} {value:g} is not above 0", "give GiB, such as 79.2")
+    if value is not None and not 0 < value <= GIB_MAX:
+        raise WatchError(f"{flag} {value:g} is not above 0 and up to {GIB_MAX:,}", "give GiB, such as 79.2")  # fmt: skip
     return value

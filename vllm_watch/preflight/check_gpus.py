@@ -46,7 +46,7 @@ def check_heads(facts: Facts) -> Iterator[Finding]:
     if heads % ranks == 0:
         yield Finding("heads", OK, f"{heads} attention heads, {heads // ranks} to each of {ranks} ranks")  # fmt: skip
         return
-    below = max(each for each in range(1, ranks) if heads % each == 0)
+    below = max(each for each in range(1, min(ranks, heads + 1)) if heads % each == 0)
     above = next((each for each in _RANKS if each > ranks and heads % each == 0), None)
     fixes = [Fix(f"{heads // below} heads to each", facts.command.shown(tensor_parallel_size=str(below)))]  # fmt: skip
     if above is not None:

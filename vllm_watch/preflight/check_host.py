@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from vllm_watch.capacity.units import MIB
+from vllm_watch.preflight.command import is_whole
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import ranks_here
@@ -28,7 +29,7 @@ def shared_memory_bytes(facts: Facts) -> int:
     if ranks <= 1:
         return 0
     chunk = facts.command.environment.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
-    return CHUNKS * (int(chunk) if chunk.isdecimal() else CHUNK_MIB) * MIB + ranks * NCCL_BYTES_PER_RANK  # fmt: skip
+    return CHUNKS * (int(chunk) if is_whole(chunk) else CHUNK_MIB) * MIB + ranks * NCCL_BYTES_PER_RANK  # fmt: skip
 
 
 def check_shared_memory(facts: Facts) -> Iterator[Finding]:
@@ -87,6 +88,6 @@ def _newest_for(driver: tuple[int, int]) -> str:
 
 def _version(text: str | None) -> tuple[int, int] | None:
     parts = (text or "").split(".")
-    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):  # noqa: PLR2004 - major and minor
+    if len(parts) < 2 or not all(is_whole(part) for part in parts[:2]):  # noqa: PLR2004 - major and minor
         return None
     return int(parts[0]), int(parts[1])

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllm_watch.capacity.quantization import ONLINE
+from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
 from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import Facts
@@ -96,12 +96,16 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
     if plan.fits:
         yield Finding("fits", OK, f"about {_gib(plan.weights.bytes_per_gpu)} GiB of weights per GPU, {plan.tokens:,} tokens of KV cache, {plan.concurrency:.1f} requests of {length:,} tokens at once")  # fmt: skip
         return
-    if plan.kv_bytes <= 0:
+    if plan.lacks_state_blocks and plan.kv_bytes > 0:
+        text = f"{plan.settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their recurrent state, and {plan.num_blocks} blocks fit {on}"
+    elif plan.kv_bytes <= 0:
         text = f"{_gib(plan.weights.bytes_per_gpu)} GiB of weights and {_gib(plan.activation.peak_bytes + plan.graph_bytes + plan.non_torch_bytes)} beside them do not fit into the {_gib(plan.budget_bytes)} GiB that vLLM may take {on}"
     else:
         need = plan.pool.blocks_per_request(length) * plan.pool.bytes_per_block
         text = f"one request of {length:,} tokens needs {_gib(need)} GiB of KV cache, {_gib(plan.kv_bytes)} GiB are left {on}; {plan.longest:,} tokens would fit"
-    fixes = [_suggested(facts, each) for each in suggestions(plan) if each.flag.startswith("--")]
+    found = suggestions(plan)
+    fixes = [_suggested(facts, each) for each in found]
+    fixes += [Fix(f"{each.change} ({each.why})") for each in other_ways(plan, found)]
     cause = "oom_loading_weights" if plan.kv_bytes <= 0 else "kv_cache_too_small"
     status = PROBLEM
     near = sizing.plan(facts, share=plan.settings.gpu_memory_utilization + UNSURE_RATIO)
@@ -111,11 +115,8 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
 
 
 def _suggested(facts: Facts, suggestion: Suggestion) -> Fix:
-    """With the command, unless it is another checkpoint that is wanted."""
-    name, value = suggestion.flag.removeprefix("--"), suggestion.value
-    if name == "quantization" and value not in ONLINE:
-        return Fix(suggestion.why)
-    return Fix(suggestion.why, facts.command.shown(**{name.replace("-", "_"): value}))
+    name = suggestion.flag.removeprefix("--").replace("-", "_")
+    return Fix(suggestion.why, facts.command.shown(**{name: suggestion.value}))
 
 
 def _short(facts: Facts, judged: GpuHolders, wanted: int, free: int) -> Finding:
@@ -210,6 +211,8 @@ def _why_no_plan(facts: Facts) -> str:
         return facts.model_error or "the model's config is not here"
     if facts.files is not None and facts.files.kind == "remote":
         return "the model is not in files that can be looked at"
+    if facts.model.unread_cache is not None:
+        return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and what vLLM makes of that is not known here"
     if any(offered_bytes(each.gpu) is None for each in visible(facts).gpus):
         return "the driver does not say how large a GPU is"
     return "the flags do not go together"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from vllm_watch.preflight.command import is_whole
 from vllm_watch.preflight.facts import Facts, Listener
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, Finding, Fix
 
@@ -14,7 +15,7 @@ def port_of(text: str | None) -> int | None:
     """The port that was asked for; None where it is none."""
     if text is None:
         return DEFAULT_PORT
-    return int(text) if text.isdecimal() and 0 < int(text) <= _PORT_MAX else None
+    return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:

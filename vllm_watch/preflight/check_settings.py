@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vllm_watch.capacity.bounds import is_size
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
@@ -87,7 +88,7 @@ def _limit(config: Mapping[str, Any]) -> int | None:
     for each in (text, config):
         if not isinstance(each, Mapping):
             continue
-        sizes = [each[key] for key in _LENGTH_KEYS if isinstance(each.get(key), int)]
+        sizes = [each[key] for key in _LENGTH_KEYS if is_size(each.get(key))]
         if sizes:
             factor = _scale(each)
             return None if factor is None else int(min(sizes) * factor)

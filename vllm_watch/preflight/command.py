@@ -10,6 +10,7 @@ from typing import Any
 
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight import flag_table
+from vllm_watch.support import vllm_flags
 from vllm_watch.support.redaction import safe_arguments
 
 SERVE, API_SERVER = "serve", "api_server"
@@ -20,7 +21,13 @@ _EXAMPLE = (
     "write it as you would start it: vllm-watch preflight -- vllm serve MODEL --max-model-len 8192"
 )
 _OPTION = re.compile(r"-{1,2}[A-Za-z]")
+_WHOLE = re.compile(r"[0-9]{1,12}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+def is_whole(text: str) -> bool:
+    """Whether it is a number that may be counted with: of twelve digits at most."""
+    return _WHOLE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Command:
     def whole(self, name: str, default: int) -> int:
         """A number; the default where it is none (that is a finding of its own)."""
         value = self.flags.get(name, "")
-        return int(value) if re.fullmatch(r"\d+", value) else default
+        return int(value) if is_whole(value) else default
 
     def number(self, name: str) -> float | None:
         try:
@@ -61,6 +68,30 @@ class Command:
             _change(words, name.replace("_", "-"), value)
         before = [f"{key}={value}" for key, value in (environment or {}).items()]
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
+
+    def without(self, name: str) -> str | None:
+        """The command with a flag left out; None where it stands in the configuration file."""
+        at = self._at(name)
+        if at is None:
+            return None
+        values = 0 if "=" in self.argv[at] else len(_values(name, self.argv[at + 1 :]))
+        return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
+
+    def renamed(self, name: str, right: str) -> str | None:
+        """The command with a flag under another name; None as above."""
+        at = self._at(name)
+        if at is None:
+            return None
+        _, equals, value = self.argv[at].partition("=")
+        return _quoted((*self.argv[:at], f"--{right}{equals}{value}", *self.argv[at + 1 :]))
+
+    def _at(self, name: str) -> int | None:
+        options = ((index, word) for index, word in enumerate(self.argv) if _OPTION.match(word))
+        return next((index for index, word in options if _named(word)[0].partition(".")[0] == name), None)  # fmt: skip
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return " ".join(map(shlex.quote, safe_arguments(words)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +179,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
             taken = _values(name, words[index:])
             index += len(taken)
             value = " ".join(taken) if taken else "true"
-        if name.startswith("no-") and name[3:] in flag_table.VALUELESS:
+        if name.startswith("no-") and vllm_flags.is_switch(name[3:]):
             name, value = name[3:], "false"
         key, dot, below = name.partition(".")
         if dot:
@@ -163,14 +194,14 @@ def _named(word: str) -> tuple[str, str, str]:
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value
     if not option.startswith("--"):
-        return flag_table.SHORT.get(option, option.lstrip("-")), equals, value
+        return vllm_flags.shorts().get(option, option.lstrip("-")), equals, value
     head, dot, below = option[2:].partition(".")
     return _whole_name(head.replace("_", "-")) + dot + below, equals, value
 
 
 def _whole_name(name: str) -> str:
     name = flag_table.ALIASES.get(name, name)
-    if name in flag_table.READ or name in flag_table.VALUELESS or name in flag_table.SEVERAL:
+    if name in flag_table.READ or name in vllm_flags.table()[0]:
         return name
     longer = [each for each in flag_table.READ if each.startswith(name)]
     return longer[0] if len(longer) == 1 else name
@@ -178,12 +209,12 @@ def _whole_name(name: str) -> str:
 
 def _values(name: str, rest: Sequence[str]) -> list[str]:
     """The words after a flag that are its value."""
-    if name in flag_table.VALUELESS or name.removeprefix("no-") in flag_table.VALUELESS:
+    if vllm_flags.is_switch(name) or vllm_flags.is_switch(name.removeprefix("no-")):
         # Some releases took a word here: --enable-chunked-prefill False.
         return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
     taken: list[str] = []
     for word in rest:
-        if _OPTION.match(word) or (taken and name not in flag_table.SEVERAL):
+        if _OPTION.match(word) or (taken and not vllm_flags.takes_several(name)):
             break
         taken.append(word)
     return taken

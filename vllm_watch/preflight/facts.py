@@ -60,6 +60,7 @@ class Software:
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
+    plugins: bool = False  # of vLLM's, which may bring flags of their own
     device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: not known
     driver: str | None = None
     forward_compatible: bool = False  # a cuda-compat library is installed

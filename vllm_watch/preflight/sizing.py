@@ -8,7 +8,7 @@ from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
 from vllm_watch.capacity.release import NEWEST, Release
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.facts import REMOTE, Facts
-from vllm_watch.preflight.visible_gpus import taken
+from vllm_watch.preflight.visible_gpus import taken, visible
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import GpuHolders
 
@@ -81,7 +81,8 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
         share -= max(held_by_others(each) for each in gpus) / total
     flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
     # How many there are is a check of its own; here each rank is given its GPU.
-    count = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    count = max(ranks, len(visible(facts).gpus))
     source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
     machine = Machine(total, source, find_gpu(gpu.name, total / GIB), gpu.name, count)
     checkpoint = Checkpoint(bytes_total=facts.checkpoint.bytes_total)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vllm_watch.preflight.command import is_whole
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.signals.holders.records import GpuHolders
 
@@ -84,7 +85,7 @@ def _chosen(gpus: list[GpuHolders], named: str) -> tuple[list[GpuHolders], str |
 
 
 def _is(judged: GpuHolders, word: str, gpus: list[GpuHolders]) -> bool:
-    if word.isdecimal():
+    if is_whole(word):
         return gpus.index(judged) == int(word)
     return bool(word) and judged.gpu.uuid.lower().startswith(word.lower())
 
@@ -93,7 +94,7 @@ def _by_position(gpus: list[GpuHolders], ids: str) -> tuple[list[GpuHolders], st
     found: list[GpuHolders] = []
     for raw in ids.replace(" ", ",").split(","):
         word = raw.strip()
-        if not word.isdecimal() or int(word) >= len(gpus):
+        if not is_whole(word) or int(word) >= len(gpus):
             return found, word
         found.append(gpus[int(word)])
     return found, None

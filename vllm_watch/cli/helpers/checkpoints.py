@@ -7,7 +7,7 @@ from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
-_FILES_MAX = 2000
+_FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
@@ -27,10 +27,31 @@ def snapshot(
     """The snapshot of the revision ("main"), else the newest, of those that have the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
-    names = [regular_file.read(reference, 4096).decode().strip()] if reference.is_file() else []
+    names = [_first_line(reference)] if reference.is_file() else []
     named = [entry / "snapshots" / name for name in (*names, revision) if name]
-    newest = sorted(entry.glob("snapshots/*"), key=lambda each: -each.stat().st_mtime)
+    newest = sorted(entry.glob("snapshots/*"), key=_modified, reverse=True)
     return next((each for each in (*named, *newest) if each.is_dir() and (each / having).exists()), None)  # fmt: skip
+
+
+def _first_line(path: Path) -> str:
+    """Of a reference: a commit's digits, in a file that holds nothing else."""
+    with regular_file.opened(path) as file:
+        return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
+
+
+def size(path: Path) -> int:
+    """Bytes of a file; 0 where it is gone, or a link to nowhere or to itself."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def weights(folder: Path) -> list[Path]:

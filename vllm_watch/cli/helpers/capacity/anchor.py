@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.capacity.bounds import NUMBER_MAX
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.plan import Checkpoint, Machine, make_plan
 from vllm_watch.capacity.read_config import read_config
@@ -28,7 +29,12 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     for piece in pieces(str(log)):
         reader.feed(piece)
     reader.end()
-    facts = reader.diagnosis().facts
+    said = reader.diagnosis().facts
+    facts: dict[str, str | float | int] = {
+        name: value
+        for name, value in said.items()
+        if isinstance(value, str) or 0 < value <= NUMBER_MAX
+    }
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
     if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
         cause = f"--from-log: {log} does not say what the weights and the KV cache took"
@@ -44,8 +50,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     total_gib = facts.get("gpu_memory_total_gib")
     if isinstance(total_gib, float):  # it says itself what CUDA offers there
         machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB as {log.name} says")  # fmt: skip
-    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
-    started = replace(machine, count=max(ranks, machine.count), beyond_bytes=0)
+    started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
     if not isinstance(kv_gib, float):  # before 0.6.4 the log says blocks alone
         kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB

@@ -2,23 +2,26 @@
 
 import argparse
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.capacity.bounds import GIB_MAX, LAYERS_MAX, NUMBER_MAX, is_size, shown
 from vllm_watch.capacity.flags import Drafter, Flags
 from vllm_watch.capacity.kv_types import head_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
 from vllm_watch.capacity.units import GIB
+from vllm_watch.cli.helpers.capacity.model import read_json
 from vllm_watch.errors import WatchError
-from vllm_watch.support import regular_file
 
 AUTO_LENGTH = -1  # as vLLM: whatever fits
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
+_DIGITS_MAX = 20
 _NO_LAYERS = ("ngram", "suffix")
 
 
@@ -93,11 +96,13 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         value = getattr(arguments, name)
         if value is None or (name == "max_model_len" and value == AUTO_LENGTH):
             continue
+        flag = f"--{name.replace('_', '-')}"
         if value < 1:
             raise WatchError(
-                f"--{name.replace('_', '-')} {value} is not above 0",
-                "give a whole number from 1 on",
+                f"{flag} {shown(value)} is not above 0", "give a whole number from 1 on"
             )
+        if value > NUMBER_MAX:
+            raise WatchError(f"{flag} {shown(value)} is not above 0 and up to {NUMBER_MAX:,}", "give what vLLM would take")  # fmt: skip
         given[name] = value
     share = arguments.gpu_memory_utilization
     if share is not None and not 0 < share <= 1:
@@ -111,9 +116,10 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         128, kv_dtype, model.dtype if dtype == "auto" else dtype
     )  # fails where it is not known
     offload = arguments.cpu_offload_gb or 0.0
-    if offload < 0:
+    if not 0 <= offload <= GIB_MAX:
         raise WatchError(
-            f"--cpu-offload-gb {offload:g} is below 0", "give GiB per GPU, or leave it out"
+            f"--cpu-offload-gb {offload:g} is {'below 0' if offload < 0 else f'above {GIB_MAX:,}'}",
+            "give GiB per GPU, or leave it out",
         )
     return Flags(
         **given,
@@ -139,6 +145,8 @@ def _tokens(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
     if not found:
         raise argparse.ArgumentTypeError(f"'{text}' is no number such as 4096, 32k or 8K")
+    if len(text) > _DIGITS_MAX:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is more than any model has")
     return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
 
 
@@ -147,33 +155,35 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
         return None
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         raise WatchError(
-            f"--speculative-config '{text}' is no JSON object",
+            f"--speculative-config '{shown(text)}' is no JSON object",
             'write it as vLLM takes it: {"method": "mtp", "num_speculative_tokens": 2}',
         )
     method = str(given.get("method") or "draft_model")
     tokens = given.get("num_speculative_tokens", 1)
-    if not isinstance(tokens, int) or tokens < 1:
+    if not is_size(tokens, LAYERS_MAX):
         raise WatchError(
-            f"num_speculative_tokens: {tokens} is no whole number above 0",
+            f"num_speculative_tokens: {shown(tokens)} is no whole number above 0 and up to {LAYERS_MAX:,}",
             "give how many tokens are drafted at once",
         )
     if method in _NO_LAYERS:
         return Drafter(method, tokens, 0)
-    config = _local_config(given.get("model"))
-    if config is not None:
-        drafted = read_config(config)
+    drafted = _drafter_model(given.get("model"))
+    if drafted is not None:
         return Drafter(method, tokens, drafted.num_layers, drafted)
     layers = model.draft_layers if model.draft_layers and method not in ("eagle", "eagle3") else 1
     return Drafter(method, tokens, layers)
 
 
-def _local_config(name: Any) -> dict[str, Any] | None:
+def _drafter_model(name: Any) -> Model | None:
+    """The model of a folder with a config; None: it is not here."""
     path = Path(str(name or "")) / "config.json"
-    if not name or not path.is_file():
+    if not name or not os.path.lexists(path):
         return None
-    found = json.loads(regular_file.read(path, 1 << 20))
-    return found if isinstance(found, dict) else None
+    try:
+        return read_config(read_json(path))
+    except WatchError as error:
+        raise WatchError(f"the drafter's {error.cause}", error.remedy) from None

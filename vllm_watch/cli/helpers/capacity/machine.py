@@ -17,7 +17,7 @@ _HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
 
 
 def find_machine(
-    *, name: str | None, memory_gib: float | None, count: int | None, needed: int, procfs: Path
+    *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
 ) -> Machine:
     """What was named; without a name and a size this machine's GPUs.
 
@@ -40,7 +40,7 @@ def find_machine(
         )
     size = memory_gib if memory_gib is not None else gpu.catalogue_gib if gpu else 0.0
     memory, source = cuda_memory_bytes(size, gpu)
-    return Machine(memory, source, gpu, name, count if count is not None else needed)
+    return Machine(memory, source, gpu, name, count)
 
 
 def _this_machine(count: int | None, procfs: Path) -> Machine:

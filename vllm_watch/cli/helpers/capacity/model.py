@@ -4,6 +4,7 @@ The hub itself is asked only on request, for two small files, with a limit and a
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
 from vllm_watch.capacity.plan import Checkpoint
 from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
@@ -37,9 +39,24 @@ def find_checkpoint(
 
     Raises: WatchError, saying where it was looked for.
     """
+    try:
+        return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # a name that is too long, "~nobody", a folder that is not ours
+        raise WatchError(
+            f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
+            "name a model's folder or its config.json",
+        ) from None
+
+
+def _find(
+    named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
+) -> Found:
     path = Path(named).expanduser()
     if path.is_file():
-        folder, config = path.parent, _read(path)
+        folder, config = path.parent, read_json(path)
         size = _checkpoint_bytes(folder) if path.name == "config.json" else None
     else:
         here = path if path.is_dir() else _in_cache(named, environment)
@@ -52,10 +69,10 @@ def find_checkpoint(
                 f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",
                 "give the model's folder or its config.json; --from-hub fetches the config",
             )
-        folder, config, size = here, _read(here / "config.json"), _checkpoint_bytes(here)
+        folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
     quantized = folder / "hf_quant_config.json"  # ModelOpt keeps it apart
     if quantized.is_file() and "quantization_config" not in config:
-        config["quantization_config"] = _read(quantized) | {"quant_method": "modelopt"}
+        config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
 
 
@@ -66,7 +83,8 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
     return checkpoints.snapshot(cache, named, having="config.json")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in this file. Raises: WatchError."""
     try:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
@@ -95,11 +113,16 @@ def _checkpoint_bytes(folder: Path) -> int | None:
     """All weights, from the index where there is one, else from the files; None: there are none."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
-            metadata = _read(folder / name).get("metadata")
-            size = metadata.get("total_size") if isinstance(metadata, dict) else None
-            if isinstance(size, int) and size > 0:
+            size = _total_size(read_json(folder / name))
+            if size is not None:
                 return size
-    return sum(each.stat().st_size for each in checkpoints.weights(folder)) or None
+    return sum(map(checkpoints.size, checkpoints.weights(folder))) or None
+
+
+def _total_size(index: Mapping[str, Any]) -> int | None:
+    metadata = index.get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return size if is_size(size, BYTES_MAX) else None
 
 
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
@@ -114,6 +137,6 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     config, size = _parse(fetched[0], f"{named}/config.json"), None
     # Without an index the weights are one file: their number is counted.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
-        metadata = _parse(fetched[1], f"{named}/{names[1]}").get("metadata")
-        size = metadata.get("total_size") if isinstance(metadata, dict) else None
+        with contextlib.suppress(WatchError):
+            size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))

@@ -4,7 +4,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+from vllm_watch.capacity.other_ways import Way
 from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.spread import tokens_spread
 from vllm_watch.capacity.suggestions import Suggestion
 from vllm_watch.capacity.units import GIB
 
@@ -15,7 +17,7 @@ _BAR_CELLS = 32
 def lines(
     plan: Plan,
     name: str,
-    found: Sequence[Suggestion],
+    found: Sequence[Suggestion | Way],
     assumed: Sequence[str],
     *,
     columns: int,
@@ -40,10 +42,17 @@ def _verdict(plan: Plan, name: str) -> str:
         return f"FITS: {asked}, {plan.concurrency:.2f} requests of that length at once"
     if plan.obstacle is not None:
         return f"DOES NOT START: {plan.obstacle}"
-    if plan.gpus_needed > plan.machine.count:
+    if plan.lacks_gpus:
         return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
     if plan.kv_bytes <= 0:
         return f"DOES NOT FIT: {asked}; short by {-plan.kv_bytes / GIB:.2f} GiB before any KV cache"
+    if plan.over_bytes > 0:
+        return f"DOES NOT FIT: {asked}; the KV cache that is named is {plan.over_bytes / GIB:.2f} GiB too large"
+    if plan.lacks_state_blocks:
+        return (
+            f"DOES NOT START: {settings.max_num_seqs} sequences (--max-num-seqs) each need a block for their "
+            f"recurrent state, and {plan.num_blocks} blocks fit"
+        )
     blocks = plan.pool.blocks_per_request(settings.max_model_len)
     need = blocks * plan.pool.bytes_per_block / GIB
     return (
@@ -85,29 +94,22 @@ def _memory(plan: Plan) -> list[str]:
 def _worth(plan: Plan) -> list[str]:
     per_token = plan.bytes_per_token
     concurrency = f"{plan.concurrency:9.2f}" if math.isfinite(plan.concurrency) else "unbounded"
+    fewest, most = tokens_spread(plan)
+    may_be = f" ({fewest:,} to {most:,} is possible)" if most > fewest else ""
     rows = [
         ("KV cache per token", f"{per_token / 1024:9.1f} KiB per GPU"),
-        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print"),
+        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print{may_be}"),
         ("concurrency", f"{concurrency} × {plan.settings.max_model_len:,} tokens"),
         ("longest that fits", f"{plan.longest:9,} tokens"),
     ]
     return [f"{label:22}{said}" for label, said in rows]
 
 
-def _merged(found: Sequence[Suggestion]) -> list[Suggestion]:
-    """Those that only help together as one line to copy."""
-    joined = [each for each in found if each.together]
-    alone = [each for each in found if not each.together]
-    if not joined:
-        return alone
-    flags = " ".join(f"{each.flag} {each.value}".rstrip() for each in joined)
-    why = "; ".join(each.why.partition("; together with")[0] for each in joined)
-    return [*alone, Suggestion(flags, "", f"together: {why}")]
-
-
-def _suggested(suggestions: Sequence[Suggestion], columns: int) -> list[str]:
-    found = _merged(suggestions)
-    flags = [f"{each.flag} {each.value}".rstrip() for each in found]
+def _suggested(found: Sequence[Suggestion | Way], columns: int) -> list[str]:
+    flags = [
+        each.change if isinstance(each, Way) else f"{each.flag} {each.value}".rstrip()
+        for each in found
+    ]
     width = min(max(map(len, flags)) + 2, columns // 2)
     out = []
     for flag, each in zip(flags, found, strict=True):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
 from vllm_watch.cli.helpers import checkpoints
 from vllm_watch.cli.helpers.capacity.model import Found, find_checkpoint
 from vllm_watch.errors import WatchError
@@ -31,7 +32,18 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
     environment = command.environment
     if "://" in named or environment.get("VLLM_USE_MODELSCOPE", "").upper() in _TRUE:
         return ModelFiles(kind=REMOTE, path=named), None
-    path = Path(named).expanduser()
+    try:
+        return _find(command, named)
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # a name that is too long, "~nobody", a folder that is not ours
+        cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
+        return ModelFiles(kind=FOLDER, path=named, config_error=cause), None
+
+
+def _find(command: Command, named: str) -> tuple[ModelFiles | None, Found | None]:
+    environment, path = command.environment, Path(named).expanduser()
     if path.is_dir():
         return _looked_at(path, FOLDER, None, environment)
     if path.is_file():
@@ -108,7 +120,7 @@ def _looked_at(
     expected, total = _index(folder)
     present = [folder / name for name in expected if (folder / name).is_file()]
     present = present if expected else checkpoints.weights(folder)
-    size = sum(each.stat().st_size for each in present)
+    size = sum(map(checkpoints.size, present))
     return ModelFiles(
         kind=kind, path=str(folder), config=config, config_error=error, weights=len(present),
         bytes_total=total or size or None, bytes_here=size,
@@ -128,15 +140,15 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
             found = json.loads(regular_file.read(path, _INDEX_BYTES_MAX))
             named = {each for each in found["weight_map"].values() if isinstance(each, str)}
             total = found.get("metadata", {}).get("total_size")
-        except (ValueError, OSError, LookupError, TypeError, AttributeError):
+        except (ValueError, OSError, LookupError, TypeError, AttributeError, RecursionError):
             return (), None
-        return tuple(sorted(named))[:_FILES_MAX], total if isinstance(total, int) else None
+        return tuple(sorted(named))[:_FILES_MAX], total if is_size(total, BYTES_MAX) else None
     return (), None
 
 
 def _damage(path: Path) -> str | None:
     """Why a file of weights cannot be whole; None where nothing shows."""
-    size = path.stat().st_size
+    size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:
             head = file.read(len(_LFS))
@@ -150,7 +162,9 @@ def _damage(path: Path) -> str | None:
             file.seek(8)
             header = json.loads(file.read(length))
         ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        return f"{path.name} cannot be read: {error}"
-    whole = 8 + length + max(ends, default=0)
+        whole = 8 + length + max(ends, default=0)
+        if not is_size(whole, BYTES_MAX):
+            return f"{path.name} names {shown(whole)} bytes as its own length"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return f"{path.name} cannot be read: {shown(error)}"
     return f"{path.name} is {size:,} of {whole:,} bytes long" if size < whole else None

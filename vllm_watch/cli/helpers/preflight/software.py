@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from vllm_watch.preflight.command import Command
@@ -12,7 +13,7 @@ from vllm_watch.support import regular_file
 _PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
              "local/lib/python3*/dist-packages")  # fmt: skip
 _COMPAT = "local/cuda*/compat/libcuda.so*"
-_SHEBANG_BYTES_MAX = 512
+_SHEBANG_BYTES_MAX, _ENTRY_POINTS_BYTES_MAX = 512, 1 << 16
 _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
@@ -21,7 +22,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     found = shutil.which(command.executable, path=command.environment.get("PATH"))
     if found is None:
         return Software(device=command.text("device"))
-    versions: dict[str, str] = {}
+    versions, prefix = {}, Path(found).parent
     for prefix in _prefixes(Path(found)):
         versions = _versions(prefix)
         if "vllm" in versions:
@@ -29,7 +30,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     torch = versions.get("torch")
     cuda = _cuda(torch, versions)
     return Software(
-        executable=found, vllm=versions.get("vllm"), torch=torch, cuda=cuda,
+        executable=found, vllm=versions.get("vllm"), plugins=_has_plugins(prefix), torch=torch, cuda=cuda,
         device=command.text("device") or _device(versions, cuda),
         forward_compatible=any(usr.glob(_COMPAT)),
     )  # fmt: skip
@@ -57,6 +58,18 @@ def _versions(prefix: Path) -> dict[str, str]:
             name, _, version = folder.name.removesuffix(".dist-info").partition("-")
             found.setdefault(name.lower().replace("_", "-"), version)
     return found
+
+
+def _has_plugins(prefix: Path) -> bool:
+    """Whether a package beside vLLM is a plugin of it; one that cannot be read counts as none."""
+    for pattern in _PACKAGES:
+        for path in prefix.glob(f"{pattern}/*.dist-info/entry_points.txt"):
+            if path.parent.name.startswith("vllm-") or not path.is_file():
+                continue
+            with suppress(OSError), path.open("rb") as file:
+                if b"[vllm." in file.read(_ENTRY_POINTS_BYTES_MAX):
+                    return True
+    return False
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:

@@ -1,0 +1,157 @@
+"""Flags that a release of vLLM does not have: removed, not there yet, misspelt; and what is not claimed."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from vllm_watch.__main__ import main
+from vllm_watch.preflight.command import parse, split
+from vllm_watch.support import vllm_flags
+from vllm_watch.support.vllm_flags import Answer, Standing, look_up
+
+GENERATOR = Path(__file__).parents[2] / "docs" / "read_vllm_flags.py"
+KNOWN = Answer(Standing.KNOWN)
+# Flag, version, how it stands, the releases that are named, the one that removed it. Each checked in vLLM's source.
+STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
+    ("swap-space", "0.17.1", Standing.KNOWN, "", ""),
+    ("swap-space", "0.18.0", Standing.REMOVED, "0.17.1", "0.18.0"),
+    ("swap-space", "0.20.0+cu129", Standing.REMOVED, "0.17.1", "0.18.0"),
+    ("use-v2-block-manager", "0.10.0", Standing.REMOVED, "0.9.2", "0.10.0"),
+    ("num-scheduler-steps", "0.9.2.post1", Standing.KNOWN, "", ""),
+    ("num-scheduler-steps", "0.11.0", Standing.REMOVED, "0.10.0", "0.10.1"),
+    ("task", "0.13.0", Standing.REMOVED, "0.12.0", "0.13.0"),
+    ("disable-log-requests", "0.16.0", Standing.KNOWN, "", ""),
+    ("disable-log-requests", "0.17.0", Standing.REMOVED, "0.16.0", "0.17.0"),
+    ("disable-log-requests", "0.33.0", Standing.KNOWN, "", ""),  # there again: --disable-x beside each --enable-x
+    ("device-memory-utilization", "0.20.0", Standing.NOT_YET, "0.31.0", ""),
+    ("headless", "0.8.5", Standing.NOT_YET, "0.9.0", ""),
+    ("max-model", "0.20.0", Standing.KNOWN, "", ""),  # a beginning is enough for argparse
+    ("no-enable-prefix-caching", "0.20.0", Standing.KNOWN, "", ""),
+    ("swap-space", "0.26.1rc1.dev608+g1a2b3c", Standing.REMOVED, "0.17.1", "0.18.0"),
+    ("task", "0.13.0rc2", Standing.KNOWN, "", ""),  # 0.12.0 had it: a build between may
+    ("swap-space", "0.99.0", Standing.REMOVED, "0.17.1", "0.18.0"),
+    ("task", None, Standing.UNSURE, "0.6.4 to 0.12.0", ""),
+    ("disable-log-requests", None, Standing.UNSURE, "0.1.7 to 0.16.0 and from 0.33.0 on", ""),
+    ("max-model-len", None, Standing.KNOWN, "from 0.2.0 on", ""),
+    ("port", "dev", Standing.KNOWN, "from 0.1.7 on", ""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "version", "standing", "releases", "removed_in"), STANDS)
+def test_how_a_flag_stands(name: str, version: str | None, standing: Standing, releases: str, removed_in: str) -> None:  # fmt: skip
+    """By the release that is installed."""
+    found = look_up(name, version)
+    assert (found.standing, found.releases, found.removed_in) == (standing, releases, removed_in)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("max-modle-len", "max-model-len"), ("kv-cache-dtpye", "kv-cache-dtype"), ("tensor-paralel-size", "tensor-parallel-size"),
+     ("gpu-memory-utilisation", "gpu-memory-utilization"), ("enable-prefix-cachng", "enable-prefix-caching"), ("moon-phase", None)],
+)  # fmt: skip
+def test_the_nearest_name(name: str, nearest: str | None) -> None:
+    """Of those that this release has; none for what is like nothing."""
+    found = look_up(name, "0.20.0")
+    assert (found.standing, found.nearest) == (Standing.NEVER, nearest)
+
+
+def test_each_cure_is_of_a_flag_that_is_gone() -> None:
+    """And what takes its place is a flag of the newest release."""
+    flags, releases = vllm_flags.table()
+    for name, cure in vllm_flags.INSTEAD.items():
+        assert any(last < releases[-1] for _, last in flags[name].spans), name
+        for word in cure.replace(",", " ").split():
+            if word.startswith("--"):
+                assert flags[word[2:].partition(".")[0]].within(releases[-1]), word
+
+
+def host(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, plugin: str = "") -> None:  # fmt: skip
+    """A vLLM as pip leaves it, in front of PATH."""
+    packages = folder / "lib" / "python3.12" / "site-packages"
+    (folder / "bin").mkdir()
+    (folder / "bin" / "vllm").write_text("#!/bin/sh\n")
+    (folder / "bin" / "vllm").chmod(0o755)
+    if version:
+        (packages / f"vllm-{version}.dist-info").mkdir(parents=True)
+    if plugin:
+        (packages / "ours-1.0.dist-info").mkdir()
+        (packages / "ours-1.0.dist-info" / "entry_points.txt").write_text(plugin)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+
+
+_PLUGIN = "[vllm.general_plugins]\nours = ours:register\n"
+# Story, version, plugin, flag, how the line begins, what it says.
+LINES: tuple[tuple[str, str | None, str, str, str, str], ...] = (
+    ("removed", "0.20.0", "", "--swap-space=16", "PROBLEM", "--swap-space was removed in vLLM 0.18.0 (0.17.1 had it): vLLM 0.20.0 does not know it"),
+    ("with underscores", "0.20.0", "", "--swap_space=16", "PROBLEM", "--swap-space was removed in vLLM 0.18.0"),
+    ("not there yet", "0.9.2", "", "--async-scheduling", "PROBLEM", "--async-scheduling comes with vLLM 0.10.0"),
+    ("misspelt", "0.20.0", "", "--max-modle-len=8192", "PROBLEM", "no release of vLLM has --max-modle-len; --max-model-len is meant?"),
+    ("misspelt, and the release is not known", None, "", "--max-modle-len=8192", "PROBLEM", "--max-model-len is meant?"),
+    ("nobody's, and the release is not known", None, "", "--moon-phase", "unknown", "no release of vLLM has --moon-phase"),
+    ("nobody's", "0.20.0", "", "--moon-phase", "PROBLEM", "no release of vLLM has --moon-phase"),
+    ("a plugin's, maybe", "0.20.0", _PLUGIN, "--moon-phase", "warning", "unless a plugin that is installed brings it"),
+    ("removed, and the release is not known", None, "", "--swap-space=16", "unknown", "--swap-space is a flag of vLLM 0.1.7 to 0.17.1: whether this vLLM (its release is not known) has it cannot be told"),
+    ("removed, and a release that is newer than the table", "0.99.0", "", "--swap-space=16", "warning", "(the flags of 0.33.0 and before are known)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "plugin", "flag", "word", "says"), [row[1:] for row in LINES], ids=[row[0] for row in LINES])  # fmt: skip
+def test_preflight_says_it(version: str | None, plugin: str, flag: str, word: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """NO-GO where vLLM is known to end at it, and with what to write instead."""
+    host(tmp_path, monkeypatch, version, plugin)
+    main(["preflight", "--", "vllm", "serve", "org/model", flag, "--port", "0"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.split()[1:2] == ["flags"]]  # fmt: skip
+    assert [line.split()[0] for line in lines] == [word]
+    assert says in lines[0]
+
+
+def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """Short forms, beginnings, parts of JSON, no-: as argparse takes them."""
+    host(tmp_path, monkeypatch, "0.20.0")
+    main(["preflight", "--", "vllm", "serve", "org/model", "-tp", "1", "-O3", "--max-model", "8k", "--hf-overrides.a.b", "3",
+          "--no-enable-prefix-caching", "--served-model-name", "a", "b", "--api_key=x", "-q", "fp8"])  # fmt: skip
+    assert " flags " not in capsys.readouterr().out
+
+
+def test_the_commands_that_mend_it() -> None:
+    """The flag goes with its values, or keeps them under its right name; what stands in a file is not in the command."""
+    words = "vllm serve m --swap_space 16 --servd-model-name=a -tp 2 --guided-decoding-backend x --enforce-eager"  # fmt: skip
+    command = parse(split(words.split(), {}), {"task": "generate"})
+    assert command.without("swap-space") == words.replace("--swap_space 16 ", "")
+    assert command.without("enforce-eager") == words.removesuffix(" --enforce-eager")
+    assert command.renamed("servd-model-name", "served-model-name") == words.replace("servd-", "served-")  # fmt: skip
+    assert command.without("task") is None
+    assert "task" in command.flags
+
+
+SOURCES = {
+    "vllm-0.1.0": {"engine/arg_utils.py": "p.add_argument('--old', action='store_true')\np.add_argument('--size', '-s', type=int)"},
+    "vllm-0.2.0": {
+        "config.py": "class C:\n    many: Optional[list[str]] = None\n    on: bool = False\n    either: bool | str | None = None",
+        "engine/arg_utils.py": "c_kwargs = get_kwargs(C)\ng.add_argument('--many', **c_kwargs['many'])\ng.add_argument('--enable-on', **c_kwargs['on'])\n"
+                               "g.add_argument('--size', '-s')\ng.add_argument('--either', **c_kwargs['either'])",
+        "entrypoints/openai/cli_args.py": "class FrontendArgs:\n    my_hosts: list[str] = ()\n\ndel frontend_kwargs['my_hosts']['nargs']",
+        "utils/argparse_utils.py": "class EnableDisableAction: pass",
+    },
+}  # fmt: skip
+
+
+def test_the_table_is_read_from_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Literals, keywords that a config's field makes, fields of the frontend, pairs of enable and disable."""
+    for name, files in SOURCES.items():
+        for path, text in files.items():
+            target = tmp_path / name / "vllm" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    spec = importlib.util.spec_from_file_location("read_vllm_flags", GENERATOR)
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    monkeypatch.setattr(generator, "OUT", tmp_path / "out")
+    generator.main([tmp_path / name for name in SOURCES])
+    assert (tmp_path / "out").read_text().splitlines()[1:] == [
+        "releases 0.1.0 0.2.0", "disable-on switch 0.2.0-", "either value 0.2.0-", "enable-on switch 0.2.0-",
+        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "size value 0.1.0- -s",
+    ]  # fmt: skip

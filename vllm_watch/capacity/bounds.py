@@ -1,0 +1,33 @@
+"""What a number of a model's files or of a command line may be: nothing that counts with it can run away."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from vllm_watch.errors import WatchError
+
+NUMBER_MAX = 1 << 40
+LAYERS_MAX = 10_000
+BYTES_MAX = 1 << 50  # of a checkpoint, of memory
+GIB_MAX = BYTES_MAX >> 30
+_DIGITS_SHOWN = 18
+
+
+def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
+    """Whether it is a whole number from 1 on that a model can have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
+
+
+def shown(value: Any) -> str:
+    """The value for a message: of a long one its beginning."""
+    text = str(value) if not isinstance(value, int) or abs(value) < 10**4000 else "a number of more than 4,000 digits"  # fmt: skip
+    return text if len(text) <= _DIGITS_SHOWN else f"{text[:_DIGITS_SHOWN]}… ({len(text)} characters)"  # fmt: skip
+
+
+def check_numbers(record: Any, where: str = "") -> None:
+    """Every whole number of the record is from 0 to NUMBER_MAX. Raises WatchError."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if is_dataclass(value):
+            check_numbers(value, f"{field.name}.")
+        elif isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
+            raise WatchError(f"the config makes {where}{field.name} {shown(value)}: that is not possible", "take the config.json of the checkpoint as it was published")  # fmt: skip
