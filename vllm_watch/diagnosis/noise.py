@@ -39,6 +39,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
     ),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Traceback (most recent call last)", "Error: ", "Exception: "),
+    "error": ("ERROR", "CRITICAL", "Error", "Exception"),
+    "link": ("During handling of the above", "direct cause of the following"),
 }
 """A start begins; it is ready; it makes tokens; it is asked for some; it was asked to end; a warning; an error no rule may know."""
