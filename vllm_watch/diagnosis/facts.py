@@ -48,7 +48,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("gpu_memory_utilization", ("gpu_memory_utilization (",), re.compile(r"gpu_memory_utilization \(([\d.]+)\)"), float),
     Pattern("gpu_memory_utilization", ("Desired GPU memory utilization is",), re.compile(r"Desired GPU memory utilization is \(([\d.]+),"), float),
     Pattern("weights_gib", ("GiB for weight",), re.compile(r"Actual usage is ([\d.]+) GiB for weight"), float),
-    Pattern("unified_memory", ("GB10", "GB200", "GB300", "GH200", "Jetson", "Orin", "Thor", "DGX Spark", "gfx1151", "Strix", "8060S", "121", "sm_110"), re.compile(r"\b(GB10|GB[23]00|GH200|Jetson|Orin|NVIDIA Thor|DGX[ -]Spark|gfx1151|Strix Halo|Radeon 8060S|compute_121a?|sm_121a?|sm_110a?|/121a?)\b"), str),
+    Pattern("unified_memory", ("GB10", "GB200", "GB300", "GH200", "Jetson", "Orin", "Thor", "DGX Spark", "gfx1151", "Strix", "8060S", "compute_121", "sm_121", "/121a", "sm_110", "NvMap"), re.compile(r"\b(GB10|GB[23]00|GH200|Jetson|Orin|NVIDIA Thor|DGX[ -]Spark|gfx1151|Strix Halo|Radeon 8060S|compute_121a?|sm_121a?|sm_110a?|/121a?|NvMapMem\w+)\b"), str),
     Pattern("gpu_memory_utilization", ("GPU memory utilization (",), re.compile(r"GPU memory utilization \(([\d.]+),"), float),
     *_setting("gpu_memory_utilization", "gpu_memory_utilization", float, _DECIMAL),
     *_setting("tensor_parallel_size", "tensor_parallel_size", int, _NUMBER),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
+from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Evidence, Rank
@@ -60,9 +61,11 @@ class Life:
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
         """Return what conditions may be held against, for the finding that is the root."""
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
-        return Evidence(
-            of.text, "\n".join(parts), self.facts.complete(), phase, self.ready or self.serving
-        )
+        facts = self.facts.complete()
+        own = memory_numbers.is_own(facts)
+        if own is not None:
+            facts["memory_is_own" if own else "memory_of_others"] = 1
+        return Evidence(of.text, "\n".join(parts), facts, phase, self.ready or self.serving)
 
     def add(self, found: Finding) -> bool:
         """Keep it, unless enough of its class are kept or it died by request; was it kept?"""

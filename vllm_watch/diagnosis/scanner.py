@@ -13,6 +13,7 @@ from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Rule, rule
+from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
 """Shapes of lines remembered, about 100 bytes each; a log with more forgets them all and asks again."""
@@ -60,7 +61,7 @@ _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 _NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
 _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 
-_BEFORE_LINES, _LAST_LINES = 3, 40
+_BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
 _LOOKED_FOR_VLLM = (
     2000  # lines without any sign of vLLM, after which only lines of interest are asked
@@ -90,6 +91,8 @@ class Scanner:
         self.of_vllm = False
         self.of_kernel = False
         self.statistics: tuple[int, bytes] | None = None  # the last line about its throughput
+        self.idle_reports = 0  # of those in a row: reports of no tokens
+        self.report_lines = 0  # at most so many lines from one report to the next
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes of no interest
         self._known: dict[bytes, Interest] = {}
@@ -103,12 +106,22 @@ class Scanner:
         self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
         self._linked: set[str] = set()  # processes whose next exception belongs to that chain
 
+    @property
+    def reports(self) -> Reports:
+        """Return what is known of the lines about throughput."""
+        after = 0 if self.statistics is None else self.lines - self.statistics[0]
+        return Reports(self.statistics, self.idle_reports, self.report_lines, after)
+
     def feed(self, line: bytes) -> None:
         """Take the next line."""
         self.lines += 1
-        self.last.append(line)
+        self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
         if b"throughput:" in line:
-            self.statistics = self.lines, line
+            if self.statistics is not None:
+                self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
+            self.statistics = self.lines, line[:_LAST_BYTES]
+            idle = b"generation throughput: 0.0 " in line and b"prompt throughput: 0.0 " in line
+            self.idle_reports = self.idle_reports + 1 if idle else 0
         if self._open:
             self._follow(line)
         shape = line[:_SHAPE_BYTES].translate(None, _IDS)
@@ -179,7 +192,7 @@ class Scanner:
         self._hints.clear()
         self._chains.clear()
         self._linked.clear()
-        self.statistics = None
+        self.statistics, self.idle_reports = None, 0
 
     def _find(self, text: str, interest: Interest) -> None:
         if _SOURCE.search(text):

@@ -16,14 +16,29 @@ SILENT_SECONDS = 60.0
 START_SECONDS = 600.0
 """Between two signs of progress of a start; compiling and reading from a slow disk take minutes."""
 
-PROBES = 6
-"""Lines of the access log have no time; so many that follow the last statistics are a minute or more of probes."""
+IDLE_REPORTS = 12
+"""Reports in a row of no tokens while requests run: two minutes."""
+
+REPORTS = 6
+"""Lines of the access log have no time: so many times those of one report are a minute or more of them."""
+
+PROBES = 60
+"""Of a log with a single report."""
 
 _TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
-_PROBE = re.compile(r'"GET /(?:health|metrics|ping|ready|v1/models)\S* HTTP')
 _SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _DAY, _MONTH_DAYS = 86_400, 31
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What the scanner kept of the lines about throughput."""
+
+    last: tuple[int, bytes] | None  # line number and line
+    idle: int  # of the last ones, in a row: reports of no tokens
+    lines: int  # at most so many lines from one to the next
+    after: int  # lines since the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +51,32 @@ class Silence:
     seconds: float | None  # None: the lines after it have no time
     running: int = 0
     waiting: int = 0
+    reports: int = 0  # of no tokens, in a row
 
 
-def of_statistics(statistics: tuple[int, bytes] | None, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence after the last statistics, if requests were running then."""
-    if statistics is None:
+def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
+    """Return the silence after the last statistics, if requests were running then, or of tokens in them."""
+    if reports.last is None:
         return None
-    number, raw = statistics
+    number, raw = reports.last
     text = lines.clean(raw)
     counts = _COUNTS.search(text)
     if counts is None or counts[1] == counts[2] == "0":
         return None
+    running, waiting = int(counts[1]), int(counts[2])
+    if reports.idle >= IDLE_REPORTS:
+        return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
     after = [lines.clean(each) for each in last]
     if text in after:
         after = after[len(after) - after[::-1].index(text) :]
-    if any(_SERVED.search(each) for each in after):
-        return None
     seconds = _between(text, after)
-    probes = sum(_PROBE.search(each) is not None for each in after)
-    if (seconds is None or seconds < SILENT_SECONDS) and (seconds is not None or probes < PROBES):
+    if seconds is None:  # only the access log goes on, which has no times
+        served = reports.idle == 0 and any(_SERVED.search(each) for each in after)
+        if served or reports.after < (REPORTS * reports.lines or PROBES):
+            return None
+    elif seconds < SILENT_SECONDS:
         return None
-    return Silence(number, lines.shown(text, 0), _when(text), seconds, int(counts[1]), int(counts[2]))
+    return Silence(number, lines.shown(text, 0), _when(text), seconds, running, waiting)
 
 
 def of_start(progress: tuple[int, str] | None, last: Iterable[bytes]) -> Silence | None:

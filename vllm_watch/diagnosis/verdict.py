@@ -4,7 +4,7 @@ import re
 
 from vllm_watch.diagnosis import phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, memory_numbers, parallel, serving
+from vllm_watch.diagnosis.families import memory, parallel, serving
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
@@ -35,6 +35,10 @@ _EARLIER_RATIO = 0.7
 
 _WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
 """An exception with its message, of at least three words."""
+
+_BY_TRACEBACK = ((serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar")),)
+_TRACEBACK_CONFIDENCE = 0.6
+"""An exception that no rule knows, in a function that does only one thing."""
 
 _STALLS = 3
 """One report of a worker that does not answer is normal in a start; so many are not."""
@@ -83,7 +87,11 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
     if slug == UNKNOWN:
-        return _unknown(life, root)
+        named = "\n".join(root.hints)
+        slug = next((each for each, names in _BY_TRACEBACK if names.search(named)), UNKNOWN)
+        if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
+            return _unknown(life, root)
+        confidence = _TRACEBACK_CONFIDENCE
     if slug == parallel.SHM and (silent := _start_stalled(life)) is not None:
         return silent
     facts = life.facts.complete()
@@ -96,13 +104,11 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
             sentence = phases.GUESSED[slug]
     failure = FAILURES[slug]
     evidence = life.evidence(root, phase=phase)
-    if memory_numbers.is_own(facts):
-        evidence.facts["memory_is_own"] = 1  # type: ignore[index]
     told = failure.numbers(root.text, evidence.facts) if failure.numbers is not None else Told()
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     why = FAILURES[memory.OOM].why if sentence else failure.why
     if variant is not None:
-        sentence, why = variant.sentence, variant.why or failure.why
+        sentence, why = variant.sentence, variant.why
     sentence = sentence or failure.sentence
     answers = (told.deterministic, variant and variant.deterministic, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
@@ -124,7 +130,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return text if not text else f"{text[0].upper()}{text[1:]}."
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
@@ -172,8 +178,8 @@ def _start_stalled(life: Life) -> Diagnosis | None:
         return None
     number, line = life.progress or (stalls[0].number, stalls[0].line)
     last = Silence(number, line, "", None)
-    said = f"{_sentence(phases.IN_WORDS[life.phase])} Its workers have not answered since, {len(stalls)} minutes or more"  # fmt: skip
-    return _silent(life, parallel.SHM, last, f"{said}; long compilations and slow loads look the same for some minutes.", shown=stalls[0])  # fmt: skip
+    said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
+    return _silent(life, parallel.SHM, last, said, shown=stalls[0])
 
 
 def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None) -> Diagnosis:  # fmt: skip
@@ -221,14 +227,14 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
-    if life.serving:
-        found = stillness.of_statistics(scanner.statistics, scanner.last)
+    if ready:
+        found = stillness.of_statistics(scanner.reports, scanner.last)
         if found is None:
             return None
         lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
         since = f"since {found.since}" if found.since else "since this line"
-        said = f"{found.running} requests were running and {found.waiting} waiting; no statistics {since}{lasted}."  # fmt: skip
-        return _silent(life, serving.HANG, found, said)
+        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt looks the same)"  # fmt: skip
+        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.")  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:
         return None

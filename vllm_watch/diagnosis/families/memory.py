@@ -31,6 +31,7 @@ RULES = (
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY"),
+    rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
     rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
@@ -101,12 +102,26 @@ FAILURES = (
         sentence="the memory left for the KV cache is smaller than one request of the full length",
         why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
         cures=(
-            cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv", when(facts=("!memory_is_own",))),
-            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(", facts=("!memory_is_own",))),
-            cure("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),
+            cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(")),
         ),
         deterministic=False,
-        variants=(_KV_STATE, _KV_CPU),
+        variants=(
+            _KV_STATE,
+            _KV_CPU,
+            Variant(
+                when=when(facts=("memory_is_own",)),
+                sentence="the memory left for the KV cache is smaller than one request of the full length",
+                why="Weights, activations and graphs of this model take the rest of its share.",
+                cures=(cure("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+            ),
+            Variant(
+                when=when(facts=("memory_of_others",)),
+                sentence="another process held the GPU memory that the KV cache lacks",
+                why="The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
+                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",)))),
+            ),
+        ),
         numbers=memory_numbers.kv_too_small,
     ),
     Failure(
@@ -200,7 +215,7 @@ FAILURES = (
         sentence="the host ran out of memory, or a process was killed",
         why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
         cures=(
-            cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"),
+            cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
             cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
             cure("offload less to host memory", None, when(seen=r"cpu.offload|offload", facts=())),
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"/dev/shm")),

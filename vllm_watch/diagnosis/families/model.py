@@ -311,7 +311,7 @@ FAILURES = (
     ),
     Failure(
         slug=FLAG,
-        sentence="vLLM was started with a flag that this version does not have",
+        sentence="the command line has an argument that this version of vLLM does not know",
         why="argparse ends the process, and each start ends in the same way.",
         cures=(),
         deterministic=True,

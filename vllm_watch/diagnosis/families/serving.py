@@ -20,9 +20,10 @@ RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bXid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
-    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "E19999", "507", pattern=r"\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
+    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", pattern=r"\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
+    rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
-    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:Error|Exception|ERROR)\b.{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|Failed to advance FSM|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
+    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|Failed to advance FSM|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
     rule(CONTEXT, "aximum context length", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
@@ -92,6 +93,12 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"Assertion error csrc"),
+                sentence="an assertion failed in a kernel library (DeepGEMM): it does not take this shape or layout",
+                why="vLLM and the library are of versions that do not fit, or the model's shapes were never tried with it.",
+                cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
+            ),
+            Variant(
                 when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w*/|num_new_tokens|schedule\(\)"),
                 sentence="an assertion failed in the scheduler: a bug of this release, or of its KV connector",
                 why="The engine ends with it, and the requests in flight are lost.",
@@ -105,8 +112,8 @@ FAILURES = (
     ),
     Failure(
         slug=HANG,
-        sentence="the log's statistics stop while requests run: the engine hangs",
-        why="vLLM reports its throughput every ten seconds while it works; its server still answers.",
+        sentence="the engine makes no tokens while requests run: it hangs",
+        why="While it works, vLLM reports its throughput every ten seconds; its server may answer all the same.",
         cures=(
             cure("see where engine core and workers are", "py-spy dump --pid PID_OF_ENGINE_CORE"),
             cure("see whether a GPU reported an error", "dmesg -T | grep -i xid"),

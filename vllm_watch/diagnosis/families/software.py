@@ -44,7 +44,7 @@ RULES = (
     rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|tvm\.error|TVMError", rank=Rank.GENERAL),
     rule(DISK, "No space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"No space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
-    rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|(?:Error|ERROR)\b.{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
+    rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
     rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:Error|corrupt)", deterministic=False),
     rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}: cannot open shared object file", rank=Rank.IMPORT),
@@ -223,7 +223,7 @@ FAILURES = (
         variants=(
             Variant(
                 when=when(r"compiler and CUDA toolkit headers are incompatible|cuda_toolkit\.h"),
-                sentence="nvcc and the CUDA headers that it finds are of different versions",
+                sentence="the CUDA compiler (nvcc) and the CUDA headers that it finds are of different versions",
                 why="pip may install nvidia-cuda-nvcc of a later minor version than nvidia-cuda-runtime; kernels are compiled at run time with both.",
                 cures=(
                     cure("install nvcc of the same minor version as the runtime's headers (nvidia-cuda-nvcc, -crt and -nvvm as nvidia-cuda-runtime)", "python -m pip list | grep -i -E 'cuda-(nvcc|crt|runtime|nvvm)|nvvm'", when(r"headers are incompatible|cuda_toolkit")),
@@ -304,8 +304,14 @@ FAILURES = (
             cure("see user and rights, from inside the container", "id; ls -ld PATH"),
             cure("give it a home that it may write", "HOME=/tmp/vllm", when(seen=r"'/\.\w|/root/|\.cache|\.triton|\.config")),
             cure("name cache folders that it may write", "HF_HOME=… VLLM_CACHE_ROOT=… TRITON_CACHE_DIR=… TORCHINDUCTOR_CACHE_DIR=… FLASHINFER_WORKSPACE_BASE=…", when(seen=r"cache|triton|inductor|flashinfer|huggingface")),
-            cure("give the user an entry in /etc/passwd, or name it", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"uid not found"),
+                sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
+                cures=(cure("name it, or give it an entry", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),),
+            ),
+        ),
     ),
 )  # fmt: skip
