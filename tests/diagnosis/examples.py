@@ -29,6 +29,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "[rank0]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 224.00 MiB.",
         "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 96.00 MiB.",
         "torch.OutOfMemoryError",
+        "RuntimeError: Triton Error [CUDA]: out of memory",
         "torch.cuda.OutOfMemoryError: CUDA out of memory.",
         "RuntimeError: CUDA error: out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
@@ -50,6 +51,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "wrong_flag_value": (
         "vllm serve: error: argument --kv-cache-dtype: invalid choice: 'fp7' (choose from 'auto', 'fp8')",
+        "KeyError: 'invalid tool call parser: qwen9 (chose from { deepseek_v3,hermes })'",
         "vllm serve: error: the following arguments are required: model_tag",  # vllm #13150
     ),
     "ptrace_denied": (
@@ -70,6 +72,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: call aclnnMatmul failed, detail:EZ1001: ...",
         "[ERROR] 2025-12-17-09:31:53 (PID:53769, Device:0, RankID:-1) ERR00100 PTA call acl api failed",
         "[rank1]: EH9999: Inner Error!",  # vllm-ascend #5135
+        "RuntimeError: ACL stream synchronize failed, error code:507035",  # vllm-ascend #2349
     ),
     "grammar_failed": (
         "RuntimeError: [20:33:13] /project/cpp/grammar_compiler.cc:305: Check failed: (schema.is<object>()) is false",
@@ -197,6 +200,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: While loading /l, expected target modules in ['q_proj'] but received ['qkv_proj']. Please verify that the loaded LoRA module is correct",
     ),
     "rope_or_config_mismatch": (
+        "  Value error, num_speculative_tokens was provided but without speculative model. [type=value_error]",
         "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=32768 or model_max_length=None in model's config.json).",
         "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'rope_type': 'llama3'}",
         "KeyError: 'type'",
@@ -288,6 +292,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        "Bus error (core dumped)",
         "(EngineCore_DP0 pid=196) ERROR 12-01 15:20:18 [core.py:845] EngineCore encountered a fatal error.",
         "vllm.engine.async_llm_engine.AsyncEngineDeadError: Task finished unexpectedly. This should never happen!",
         "ERROR 05-04 12:23:00 [multiproc_executor.py:380] WorkerProc hit an exception.",

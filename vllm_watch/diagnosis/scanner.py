@@ -44,7 +44,7 @@ _ERROR = re.compile(
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]+\(.*\)?$|[\w., ]+ = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|Error in \w+ completion stream|Exception in ASGI application"
+    r"|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
 """vLLM logs a traceback line by line at level ERROR; and what its API server logs of a request follows from others."""
 

@@ -51,9 +51,11 @@ RULES = (
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
     rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL),
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
-    rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.GENERAL, header=True),
+    rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
+    rule(CONFIG, "Value error, ", rank=Rank.GENERAL),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
+    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
     rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument .{0,80}: (?:invalid|expected|not allowed|ignored|conflicting)|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
@@ -303,6 +305,11 @@ FAILURES = (
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
+                when=when(r"Value error, |validation error"),
+                sentence="a setting was refused; the message says which, and why",
+                cures=(cure("see what the flag takes", "vllm serve --help=all"),),
+            ),
+            Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
                 sentence="weights and config.json (or the implementation) disagree on a shape",
                 cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
@@ -322,7 +329,7 @@ FAILURES = (
         sentence="a flag has a value that this version does not take, or lacks one",
         why="argparse ends the process, and each start ends in the same way.",
         cures=(
-            cure("take one of the values that the message names", None, when(r"invalid choice")),
+            cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
             cure("see what the flag takes", "vllm serve --help=all"),
         ),
         deterministic=True,

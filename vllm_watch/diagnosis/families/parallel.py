@@ -5,6 +5,7 @@ Ray; flashinfer #2394 (pidfd_getfd); vllm-ascend #1704, #3162, #5135 (HCCL).
 """
 
 from vllm_watch.diagnosis.families import parallel_numbers
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 TP_GPUS = "tp_exceeds_gpus"
@@ -36,6 +37,7 @@ RULES = (
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", "Connection closed by peer", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}EADDRINUSE)|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined|gloo.{0,800}Connection closed by peer", rank=Rank.GENERAL),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
+    rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL),
     rule(NCCL, "client socket has timed out", "client socket has failed to connect", rank=Rank.GENERAL),
     rule(SHM, "No available", pattern=r"No available (?:shared memory broadcast )?block found in \d+ ?(?:second|s\b)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(SHM, "RPC call to", pattern=r"RPC call to \w+ timed out", rank=Rank.SYMPTOM),
