@@ -16,7 +16,7 @@ ERROR 07-11 06:23:06 [core.py:395] RuntimeError: Engine core initialization fail
 """
 
 SAID = """\
-Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.95)
+Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.9)
 
   line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
@@ -107,4 +107,7 @@ def test_the_exit_status(tmp_path, capsys, text, status, failure):
     """1: an error is found, known or not; 0: nothing failed; 2: it is not a log. A single line is judged as one."""
     file = tmp_path / "vllm.log"
     file.write_text(text)
-    assert (run(capsys, file)[0], json.loads(run(capsys, file, "--json")[1])["class"]) == (status, failure)
+    assert (run(capsys, file)[0], json.loads(run(capsys, file, "--json")[1])["class"]) == (
+        status,
+        failure,
+    )

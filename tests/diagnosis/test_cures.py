@@ -152,7 +152,9 @@ def test_no_message_alone_is_advised_what_harms_its_look_alikes() -> None:
     assert wrong == []
 
 
-CHANGES = re.compile(r"^(?:--|export |rm |apt|pip install|python -m pip install|[A-Z_]+=|docker run|sync)")
+CHANGES = re.compile(
+    r"^(?:--|export |rm |apt|pip install|python -m pip install|[A-Z_]+=|docker run|sync)"
+)
 
 
 def changing(failure: Failure) -> list[Cure]:

@@ -23,18 +23,27 @@ IMPORT = "ModuleNotFoundError: No module named 'regex'\n"
 GONE = "INFO 11-21 04:00:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n"
 TRACE = '(Worker pid=3) ERROR 11-21 03:00:49 [w.py:1]   File "/x/vllm/v1/worker/gpu_worker.py", line 5, in {}\n'
 
-STRANGE = "(EngineCore pid=7) ERROR 11-21 03:00:50 [core.py:7] ZeroDivisionError: division by zero here\n"
+STRANGE = (
+    "(EngineCore pid=7) ERROR 11-21 03:00:50 [core.py:7] ZeroDivisionError: division by zero here\n"
+)
 BARE = "ERROR 11-21 03:00:50 [core.py:7] KeyError: 'w'\n"
 START_FAILED = "(EngineCore pid=7) ERROR 11-21 03:00:51 [core.py:7] EngineCore failed to start.\n"
 NCCL = "ERROR 11-21 03:00:50 [x.py:7] RuntimeError: NCCL error: unhandled system error\n"
 NCCL_OF_ANOTHER = "(Worker_TP1 pid=8) " + NCCL
 LINK = "\nThe above exception was the direct cause of the following exception:\n"
 NINJA = "ERROR 11-21 03:00:50 [x.py:7] RuntimeError: Ninja build failed. Ninja output:\nFAILED: [code=1] x.o\n"
-COMPILER = "x.cu:12:3: error: identifier \"foo\" is undefined\nninja: build stopped: subcommand failed.\n"
+COMPILER = (
+    'x.cu:12:3: error: identifier "foo" is undefined\nninja: build stopped: subcommand failed.\n'
+)
 PINNED = "(Worker_TP0 pid=4) WARNING 08-04 09:41:10 [w.py:141] cudaHostRegister failed for rank=0 (code=2)\n"
-ECHO = TRACE.format("capture_model") + "(Worker pid=4) ERROR 08-04 09:41:15 [m.py:9] torch.AcceleratorError: CUDA error: out of memory\n"
+ECHO = (
+    TRACE.format("capture_model")
+    + "(Worker pid=4) ERROR 08-04 09:41:15 [m.py:9] torch.AcceleratorError: CUDA error: out of memory\n"
+)
 BAD_FLAG = "vllm: error: unrecognized arguments: --foo\n"
-IN_A_REQUEST = "ERROR 06-09 11:40:52 [serving_chat.py:883] Error in chat completion stream generator.\n"
+IN_A_REQUEST = (
+    "ERROR 06-09 11:40:52 [serving_chat.py:883] Error in chat completion stream generator.\n"
+)
 
 STORIES = {
     "the cause comes before the engine's death": (OOM + DEAD, "out_of_memory", 1),
@@ -97,7 +106,9 @@ def test_what_is_not_sure_is_not_called_deterministic():
     assert not found.deterministic_start_failure
     loading = diagnose((BANNER + LOADING + OOM).encode())
     assert not loading.deterministic_start_failure  # another process may have held the rest
-    own = OOM.replace("109.81 MiB is free.", "9.8 MiB is free. this process has 78.00 GiB memory in use.")
+    own = OOM.replace(
+        "109.81 MiB is free.", "9.8 MiB is free. this process has 78.00 GiB memory in use."
+    )
     assert diagnose((BANNER + LOADING + own).encode()).deterministic_start_failure
 
 

@@ -24,7 +24,10 @@ NO_CLASS = ['Error response from daemon: OCI runtime create failed: exec: "vllm"
 
 OVERLAPS = {
     ("hf_gated_or_auth", "401 Client Error. (Request ID"),  # GENERAL beside a CAUSE in the line
-    ("unsupported_architecture", "KeyError: 'layers."),  # a CAUSE of the quantization's entry beside it
+    (
+        "unsupported_architecture",
+        "KeyError: 'layers.",
+    ),  # a CAUSE of the quantization's entry beside it
     ("quantization_unsupported", "GGUF model with architecture"),
     ("dtype_unsupported", "is not valid for this configuration. Reason"),
 }
@@ -81,7 +84,11 @@ def test_no_rule_takes_the_message_of_another_class():
     """Every rule against every example: what fits besides is known, or explains less."""
     wrong = []
     for failure, line in LINES:
-        best = min(each.rank for each in RULES if each.failure in {failure, memory.OOM} and takes(each, line))
+        best = min(
+            each.rank
+            for each in RULES
+            if each.failure in {failure, memory.OOM} and takes(each, line)
+        )
         for each in RULES:
             if each.failure in {failure, memory.OOM, UNKNOWN} or not takes(each, line):
                 continue
@@ -126,4 +133,7 @@ def test_every_class_says_what_it_is(failure):
 
 def test_only_deaths_follow_from_others():
     """What only tells of a death must never be taken for a cause."""
-    assert {each.failure for each in RULES if each.rank is Rank.DEATH} == {"engine_dead", "ray_failure"}
+    assert {each.failure for each in RULES if each.rank is Rank.DEATH} == {
+        "engine_dead",
+        "ray_failure",
+    }

@@ -100,7 +100,7 @@ class Cure:
     when: When
 
 
-def cure(what: str, command: str | None = None, on: When = When()) -> Cure:  # noqa: B008 - frozen
+def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
     """A cure. Without a condition it may only look at something: it holds for all messages of its class."""
     return Cure(Fix(what, command), on)
 
@@ -148,7 +148,7 @@ def rule(
     numeric: bool = False,
     deterministic: bool | None = None,
     header: bool = False,
-    needs: When = When(),  # noqa: B008 - frozen
+    needs: When = When(),
 ) -> Rule:
     """One row of a table."""
     compiled = None if pattern is None else re.compile(pattern)

@@ -32,7 +32,9 @@ _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
     r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s"
 )
-_OF_KERNEL = re.compile(r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: ")
+_OF_KERNEL = re.compile(
+    r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
+)
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
 _TOKENS = re.compile(r"generation throughput: (?!0\.0\b)[\d.]+|\" 200\b|Finished request")
 _EXCEPTION = re.compile(
@@ -117,11 +119,7 @@ class Scanner:
         self.lines += 1
         self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
         if b"throughput:" in line:
-            if self.statistics is not None:
-                self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
-            self.statistics = self.lines, line[:_LAST_BYTES]
-            idle = b"generation throughput: 0.0 " in line and b"prompt throughput: 0.0 " in line
-            self.idle_reports = self.idle_reports + 1 if idle else 0
+            self._report(line)
         if self._open:
             self._follow(line)
         shape = line[:_SHAPE_BYTES].translate(None, _IDS)
@@ -133,16 +131,8 @@ class Scanner:
         if shape in self._calm and not self.life.findings:
             return
         interest = self._known.get(shape) or keywords.of(line)
-        if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
-            text = lines.clean(line)
-            self.of_vllm = _OF_VLLM.search(text) is not None
-            self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
-        if len(self._dull) + len(self._known) > SHAPES_MAX:
-            self._dull.clear()
-            self._known.clear()
-            self._told.clear()
-            self._calm.clear()
-            self._sites.clear()
+        self._whose(line, interest)
+        self._forget()
         if interest is None:
             self._dull.add(shape)
             if site is not None:
@@ -152,6 +142,26 @@ class Scanner:
         if self._read(lines.clean(line), interest):
             kept = self._calm if "serving" in interest.marks else self._told
             kept.add(shape)
+
+    def _whose(self, line: bytes, interest: Interest | None) -> None:
+        """Does vLLM write so, or the kernel?"""
+        if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
+            text = lines.clean(line)
+            self.of_vllm = _OF_VLLM.search(text) is not None
+            self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
+
+    def _forget(self) -> None:
+        """Drop all shapes when there are too many; they are asked again."""
+        if len(self._dull) + len(self._known) > SHAPES_MAX:
+            for each in (self._dull, self._known, self._told, self._calm, self._sites):
+                each.clear()
+
+    def _report(self, line: bytes) -> None:
+        if self.statistics is not None:
+            self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
+        self.statistics = self.lines, line[:_LAST_BYTES]
+        idle = b"generation throughput: 0.0 " in line and b"prompt throughput: 0.0 " in line
+        self.idle_reports = self.idle_reports + 1 if idle else 0
 
     def _follow(self, line: bytes) -> None:
         text = lines.clean(line)

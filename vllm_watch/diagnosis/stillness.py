@@ -25,7 +25,9 @@ REPORTS = 6
 PROBES = 60
 """Of a log with a single report."""
 
-_TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
+_TIME = re.compile(
+    r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
+)
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
 _SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _DAY, _MONTH_DAYS = 86_400, 31

@@ -13,9 +13,9 @@ from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
 _CONFIDENCE = {
-    Rank.CAUSE: 0.95,
-    Rank.GENERAL: 0.85,
-    Rank.IMPORT: 0.75,
+    Rank.CAUSE: 0.9,
+    Rank.GENERAL: 0.8,
+    Rank.IMPORT: 0.7,
     Rank.MESSAGE: 0.3,
     Rank.SYMPTOM: 0.7,
     Rank.DEATH: 0.6,
@@ -110,7 +110,8 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     if variant is not None:
         sentence, why = variant.sentence, variant.why
     sentence = sentence or failure.sentence
-    answers = (told.deterministic, variant and variant.deterministic, root.rule.deterministic)
+    of_variant = None if variant is None else variant.deterministic
+    answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     parts = (_sentence(sentence), told.explanation, why)

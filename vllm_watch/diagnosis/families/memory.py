@@ -218,7 +218,7 @@ FAILURES = (
             cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
             cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
             cure("offload less to host memory", None, when(seen=r"cpu.offload|offload", facts=())),
-            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"/dev/shm")),
+            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
         ),
         deterministic=False,
         variants=(

@@ -32,7 +32,9 @@ _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B)
 
 
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
-_OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB already allocated")
+_OWN = re.compile(
+    rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB already allocated"
+)
 
 OWN_RATIO = 0.85
 """A process that holds so much of a GPU does not lack what another one holds."""
@@ -58,10 +60,11 @@ def is_own(facts: Facts) -> bool | None:
 def kv_too_small(text: str, facts: Facts) -> Told:
     """The largest context that would have fitted, and the share of the GPU that this one needs."""
     if found := _STATE.search(text):
-        wanted, there = whole(found[1]), whole(found[2])
-        fix = Fix("run no more requests at once than there are blocks", f"--max-num-seqs {there}")
-        said = f"{wanted} requests were to run at once, and {there} blocks fit."
-        return Told(said, (fix,) if there else ())
+        fix = Fix(
+            "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
+        )
+        told = f"{found[1]} requests were to run at once, and {found[2]} blocks fit."
+        return Told(told, (fix,) if whole(found[2]) else ())
     length = _LENGTH.search(text)
     wanted = whole(length[1]) if length else None
     gib = _GIB.search(text)
@@ -93,7 +96,8 @@ def no_blocks(text: str, facts: Facts) -> Told:
     """Whether weights and peak leave anything, where the log has the sums."""
     told = out_of_memory(text, facts)
     total, share, weights = (
-        facts.get(each) for each in ("gpu_memory_total_gib", "gpu_memory_utilization", "weights_gib")
+        facts.get(each)
+        for each in ("gpu_memory_total_gib", "gpu_memory_utilization", "weights_gib")
     )
     if not all(isinstance(each, (int, float)) for each in (total, share, weights)):
         return told

@@ -30,7 +30,9 @@ def lora(text: str, facts: Facts) -> Told:
 def unknown_flag(text: str, facts: Facts) -> Told:
     """Which flag, and what it may be instead."""
     if found := _KEYWORD.search(text):
-        return Told(f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),))
+        return Told(
+            f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
+        )
     found = _FLAGS.search(text)
     words = found[1].split() if found else []
     flags = [each.partition("=")[0] for each in words if each.startswith("--")]

@@ -104,7 +104,7 @@ FAILURES = (
         why="The rank that reports it is often not the one that failed: read the first error of every rank.",
         cures=(
             _DEBUG,
-            cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"/dev/shm|shared memory segment|Bus error|No space left")),
+            cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("between hosts, name the network interface", "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
             cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
             cure("leave GPU memory for NCCL, or free what another process holds", "nvidia-smi", when(r"Cuda failure 2|out of memory")),

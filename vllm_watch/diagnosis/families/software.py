@@ -292,7 +292,7 @@ FAILURES = (
             cure("see which", "df -h / /tmp /dev/shm ~/.cache; df -i ~/.cache"),
             cure("put Hugging Face's cache where there is room", "HF_HOME=/data/huggingface", when(seen=r"huggingface|hub/|snapshot|safetensors|download|hf_|xet")),
             cure("put what is compiled where there is room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
-            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"/dev/shm|psm_|shared memory|shm")),
+            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
         deterministic=True,
     ),
