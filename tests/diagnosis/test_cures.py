@@ -114,6 +114,13 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a request's setting as a flag": (
         "vllm: error: unrecognized arguments: --temperature 0.8", r"setting of requests", r"spelling|removed in",  # ramalama #758
     ),
+    "a template that fails on a message": (
+        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"refused the messages", r"pip|of different times",
+    ),
+    "a name that does not exist": (
+        "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
+        r"check the repository's name", r"docker run -v",
+    ),
     "killed by somebody": (
         "ERROR 10-21 15:37:40 x.py:120] Worker VllmWorkerProcess pid 7 died, exit code: -9", r"does not show by whom", r"raise the memory limit",
     ),

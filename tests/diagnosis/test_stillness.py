@@ -12,6 +12,7 @@ LOADED = "(Worker_TP0 pid=5) INFO 03-07 10:01:44 [gpu_model_runner.py:4259] Mode
 ENCODER = "(Worker_TP0 pid=5) INFO 03-07 10:01:45 [gpu_model_runner.py:5196] Encoder cache will be initialized with a budget of 16384 tokens, and profiled with 1 image items.\n"
 STALL = "(EngineCore pid=2) INFO 03-07 10:0{}:45 [shm_broadcast.py:681] No available shared memory broadcast block found in 60 seconds.\n"
 WAITS = "(APIServer pid=1) INFO 03-07 10:{}:00 [core_client.py:1] Waiting for 1 local, 0 remote core engine proc(s) to start.\n"
+NCCL = "(Worker_TP0 pid=5) INFO 03-07 10:00:30 [pynccl.py:111] vLLM is using nccl==2.27.5\n"
 STOP = "(APIServer pid=1) INFO 03-07 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n"
 LATER = "(APIServer pid=1) INFO 05-17 10:{}:00 [x.py:1] Route: /health\n"
 
@@ -37,6 +38,7 @@ STORIES = {
     "a start that stalls while it profiles": (STARTED + LOADED + ENCODER + "".join(STALL.format(n) for n in (2, 3, 4)), "shm_broadcast_hang"),
     "one stall of a start": (STARTED + LOADED + ENCODER + STALL.format(2), "shm_broadcast_hang"),
     "a start that goes no further": (STARTED + LOADED + WAITS.format("05") + WAITS.format("15"), "engine_hang"),
+    "a start that connects no ranks": (STARTED + NCCL + WAITS.format("05") + WAITS.format("19"), "engine_hang"),
     "a start under way": (STARTED + LOADED + WAITS.format("05"), "healthy"),
 }  # fmt: skip
 

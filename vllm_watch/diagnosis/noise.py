@@ -17,6 +17,7 @@ HARMLESS = (
     "resource_tracker: There appear to be",
     "Address family not supported by protocol",
     "Failed to import from vllm.",
+    "Failed to import Triton kernels",
     "Failed to import from amdsmi",
     "Error importing OSS server tool",
     "ras/client_support.cc",

@@ -14,6 +14,9 @@ START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
 """How far a start has come, in order."""
 
 PROGRESS: tuple[tuple[str, int], ...] = (
+    ("LLM engine (v", START),
+    ("in world size", START),
+    ("is using nccl", START),
     ("Starting to load model", LOAD),
     ("Loading safetensors checkpoint shards", LOAD),
     ("Loading pt checkpoint shards", LOAD),

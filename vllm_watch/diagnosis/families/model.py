@@ -80,7 +80,7 @@ FAILURES = (
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
         cures=(
             cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
-            cure("mount it into the container", "docker run -v /models:/models …", when(r"['\"`: ]/\S+|Repo id must|FileNotFoundError|No such file")),
+            cure("mount it into the container", "docker run -v /models:/models …", when(r"['\"` ]/\w\S*|Repo id must|FileNotFoundError|No such file")),
             cure("check the repository's name and revision on huggingface.co", None, when(r"not a (?:local folder|valid model)|RepositoryNotFound|RevisionNotFound|Repository Not Found|Revision Not Found|404")),
         ),
         deterministic=True,
@@ -197,7 +197,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|TemplateError|TemplateSyntaxError"),
+                when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
                 sentence="the chat template refused the messages of a request",
                 why="The template of this model allows only some orders of roles; the engine lives on.",
                 cures=(cure("send roles as the template wants them, or give another template", "--chat-template ./template.jinja", when(r"roles|role|Template|message")),),

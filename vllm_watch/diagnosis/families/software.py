@@ -271,6 +271,12 @@ FAILURES = (
                 cures=(cure("serve with another attention backend, if the traceback is in attention", "--attention-backend FLASH_ATTN", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
             ),
             Variant(
+                when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
+                sentence="Triton could not compile a kernel",
+                why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",
+                cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
+            ),
+            Variant(
                 when=when(r"corrupted compilation artifact|torch_compile_cache"),
                 sentence="what an earlier start compiled cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
