@@ -11,6 +11,9 @@ from vllm_watch.diagnosis.rule import Evidence, Rank
 
 FINDINGS_PER_CLASS_MAX = 8
 
+EVIDENCE_CHARACTERS_MAX = 64 << 10
+"""A message with its eight lines after it; conditions need not be searched in more."""
+
 HEALED_LINES = 30
 """vLLM reports its throughput every ten seconds: five minutes of work after a stall, and it is over."""
 
@@ -65,7 +68,9 @@ class Life:
         own = memory_numbers.is_own(facts)
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
-        return Evidence(of.text, "\n".join(parts), facts, phase, self.ready or self.serving)
+        log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
+        message = of.text[:EVIDENCE_CHARACTERS_MAX]
+        return Evidence(message, log, facts, phase, self.ready or self.serving)
 
     def add(self, found: Finding) -> bool:
         """Keep it, unless enough of its class are kept or it died by request; was it kept?"""

@@ -44,7 +44,7 @@ _ERROR = re.compile(
     r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+"
 )
 _NOT_A_MESSAGE = re.compile(
-    r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]+\(.*\)?$|[\w., ]+ = |\*\*|\)"
+    r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
     r"|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )

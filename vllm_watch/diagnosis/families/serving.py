@@ -100,13 +100,13 @@ FAILURES = (
                 cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
             ),
             Variant(
-                when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w*/|num_new_tokens|schedule\(\)"),
+                when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w{0,40}/|num_new_tokens|schedule\(\)"),
                 sentence="an assertion failed in the scheduler: a bug of this release, or of its KV connector",
                 why="The engine ends with it, and the requests in flight are lost.",
                 cures=(
                     cure("restart the engine", None, when(serving=True)),
                     cure("search vLLM's issues for the assertion and its file"),
-                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(seen=r"kv_connector|offload\w*/|lmcache|nixl")),
+                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(seen=r"kv_connector|offload\w{0,40}/|lmcache|nixl")),
                 ),
             ),
         ),
