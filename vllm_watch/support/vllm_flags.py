@@ -1,0 +1,166 @@
+"""Which flag of `vllm serve` which release has, from vLLM's own argument definitions (vllm_flags.txt)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+
+_Version = tuple[int, ...]
+SWITCH, SEVERAL = "switch", "several"
+_ALIKE = 0.8  # of difflib: one letter more, less or exchanged; a word in another place
+
+INSTEAD = {
+    "device": "vLLM finds the device itself",
+    "disable-log-requests": "requests are logged only where --enable-log-requests asks for it",
+    "cuda-graph-sizes": "--cudagraph-capture-sizes",
+    "disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
+    "enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
+    "enable-reasoning": "--reasoning-parser alone is enough",
+    "guided-decoding-backend": "--structured-outputs-config.backend",
+    "num-scheduler-steps": "V1 schedules asynchronously by itself",
+    "override-pooler-config": "--pooler-config",
+    "rope-scaling": "--hf-overrides with rope_parameters",
+    "rope-theta": "--hf-overrides with rope_parameters",
+    "speculative-model": "--speculative-config",
+    "num-speculative-tokens": "--speculative-config",
+    "swap-space": "V1 does not swap",
+    "task": "--runner, and --convert",
+    "use-v2-block-manager": "there is no other block manager",
+    "worker-use-ray": "--distributed-executor-backend ray",
+}
+"""What took the place of flags that are gone."""
+
+
+class Standing(Enum):
+    """Of a flag in a release."""
+
+    KNOWN = "known"
+    REMOVED = "removed"
+    NOT_YET = "not yet"
+    NEVER = "never"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag, with the stretches of releases that have it; an open end is the newest that was read."""
+
+    name: str
+    kind: str
+    spans: tuple[tuple[_Version, _Version], ...]
+    shorts: tuple[str, ...]
+
+    def within(self, release: _Version) -> bool:
+        return any(first <= release <= last for first, last in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a flag stands in a release."""
+
+    standing: Standing
+    releases: str = ""
+    """Of REMOVED the last that had it, of NOT_YET the first, of UNSURE all, in words."""
+    removed_in: str = ""
+    nearest: str | None = None
+    instead: str | None = None
+    exact: bool = True
+    """False: the release is not known, or newer than the table."""
+
+
+@cache
+def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
+    """All flags by name, and the releases that were read, oldest first."""
+    found: dict[str, Flag] = {}
+    releases: tuple[_Version, ...] = ()
+    for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
+        name, *rest = line.split()
+        if name == "releases":
+            releases = tuple(_numbers(each) for each in rest)
+        elif name != "#":
+            spans = [each.split("-") for each in rest[1:] if each[0] != "-"]
+            found[name] = Flag(
+                name, rest[0], tuple((_numbers(a), _numbers(b) if b else releases[-1]) for a, b in spans),
+                tuple(each for each in rest[1:] if each[0] == "-"),
+            )  # fmt: skip
+    return found, releases
+
+
+@cache
+def shorts() -> Mapping[str, str]:
+    """-tp → tensor-parallel-size."""
+    return {short: flag.name for flag in table()[0].values() for short in flag.shorts}
+
+
+def is_switch(name: str) -> bool:
+    """Whether the flag takes no value."""
+    flag = table()[0].get(name)
+    return flag is not None and flag.kind == SWITCH
+
+
+def takes_several(name: str) -> bool:
+    """Whether all words up to the next flag are its values."""
+    flag = table()[0].get(name)
+    return flag is not None and flag.kind == SEVERAL
+
+
+def look_up(name: str, version: str | None) -> Answer:
+    """How `name` (long, with dashes) stands in this version of vLLM; None: which it is, is not known."""
+    flags, releases = table()
+    near, exact = _neighbours(version)
+    mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
+    mine = mine or [each for each in flags.values() if each.name.startswith(name)]
+    if any(each.within(release) for each in mine for release in near):
+        return Answer(Standing.KNOWN)
+    if not mine:
+        names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
+        close = get_close_matches(name, sorted(names), n=1, cutoff=_ALIKE)
+        return Answer(Standing.NEVER, nearest=close[0] if close else None, exact=exact)
+    flag = mine[0]
+    first, last = flag.spans[0][0], flag.spans[-1][1]
+    instead = INSTEAD.get(flag.name)
+    if not near:
+        stays = len(flag.spans) == 1 and last == releases[-1]
+        standing = Standing.KNOWN if stays else Standing.UNSURE
+        return Answer(standing, _stretches(flag, releases[-1]), instead=instead, exact=False)
+    before = [end for _, end in flag.spans if end < near[0]]
+    if not before:
+        return Answer(Standing.NOT_YET, _text(first), exact=exact)
+    after = next(each for each in releases if each > before[-1])
+    return Answer(Standing.REMOVED, _text(before[-1]), _text(after), instead=instead, exact=exact)
+
+
+def _stretches(flag: Flag, newest: _Version) -> str:
+    """0.1.7 to 0.16.0 and from 0.33.0 on."""
+    said = (
+        f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
+        for first, last in flag.spans
+    )  # fmt: skip
+    return " and ".join(said)
+
+
+def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
+    """The releases of the table that this version is, or lies between; and whether it is one of them."""
+    releases = table()[1]
+    found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
+    if found is None:
+        return (), False
+    asked = _numbers(found[1])
+    built_between = re.match(r"[._-]?(a|b|rc|dev)\d", found[2]) or "dev" in found[2]
+    if asked in releases and not built_between:
+        return (asked,), True
+    before = [each for each in releases if each < asked][-1:]
+    after = [each for each in releases if each >= asked][:1]
+    # A build between two releases has no flag that neither has; what is newer than the table may have any.
+    return (*before, *after), bool(before and after)
+
+
+def _numbers(text: str) -> _Version:
+    return tuple(map(int, text.split(".")))
+
+
+def _text(version: _Version) -> str:
+    return ".".join(map(str, version))
