@@ -111,6 +111,14 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "RuntimeError: Data processing error: CAS service error : Error : single flight error: Real call failed: ReqwestError(reqwest::Error { kind: Status(429) }, \"https://transfer.xethub.hf.co/xorbs/default/99\")",  # huggingface_hub #3158
         r"wait some minutes", r"check the repository's name|mount",
     ),
+    "a flag that was dropped, of a release that is not known": (
+        "vllm: error: unrecognized arguments: --disable-log-requests", r"drop --disable-log-requests[\s\S]*0\.16", r"pip install|[Dd]ownload",
+    ),
+    "a flag that this release dropped": (
+        "INFO 04-17 09:00:00 [x.py:1] vLLM API server version 0.12.0\nvllm: error: unrecognized arguments: --num-scheduler-steps 8",
+        r"drop --num-scheduler-steps: removed in vLLM 0\.1", r"pip install|spelling",
+    ),
+    "a flag that is misspelt": ("vllm: error: unrecognized arguments: --max-num-seq 4", r"write --max-num-seqs", r"drop|removed"),
     "a request's setting as a flag": (
         "vllm: error: unrecognized arguments: --temperature 0.8", r"setting of requests", r"spelling|removed in",  # ramalama #758
     ),

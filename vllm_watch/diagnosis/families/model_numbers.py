@@ -5,6 +5,8 @@ import re
 from vllm_watch.diagnosis.numbers import WHOLE
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
+from vllm_watch.support import vllm_flags
+from vllm_watch.support.vllm_flags import Standing
 
 _RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -46,8 +48,23 @@ def unknown_flag(text: str, facts: Facts) -> Told:
 
 
 def _flag_fix(flag: str, facts: Facts) -> Fix:
+    """What to write instead of a flag that this release has refused."""
     if flag in _SAMPLING:
         return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
-    version = facts.get("vllm_version")
-    of = f"vLLM {version}" if version else "this version"
-    return Fix(f"drop {flag}, or check its spelling: it is not a flag of {of}", "vllm serve --help=all")  # fmt: skip
+    name, version = flag.lstrip("-"), facts.get("vllm_version")
+    flags, releases = vllm_flags.table()
+    known = flags.get(name.removeprefix("no-"))
+    found = vllm_flags.look_up(name, None if version is None else str(version))
+    if known is None:
+        meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
+        what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
+        return Fix(f"{what}: no release of vLLM has {flag}", "vllm serve --help=all")
+    instead = f" ({found.instead})" if found.instead else ""
+    if found.standing is Standing.REMOVED:
+        return Fix(f"drop {flag}: removed in vLLM {found.removed_in}{instead}")
+    if found.standing is Standing.NOT_YET:
+        return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
+    if version is not None or all(map(known.within, releases)):
+        return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
+    first = ".".join(map(str, known.spans[0][0]))
+    return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
