@@ -162,7 +162,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     return Diagnosis(
         failure=UNKNOWN,
         confidence=_UNKNOWN_CONFIDENCE,
-        sentence="something failed that no rule knows",
+        sentence="an error that no rule knows",
         root_cause_line=root.line,
         line_number=root.number,
         explanation=text,

@@ -96,6 +96,13 @@ _KV_CPU = Variant(
     deterministic=True,
 )  # fmt: skip
 
+_HOST_CURES = (
+    cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
+    cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
+    cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
+    cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
+)  # fmt: skip
+
 FAILURES = (
     Failure(
         slug=KV,
@@ -214,14 +221,21 @@ FAILURES = (
         slug=HOST,
         sentence="the host ran out of memory, or a process was killed",
         why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
-        cures=(
-            cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
-            cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
-            cure("offload less to host memory", None, when(seen=r"cpu.offload|offload", facts=())),
-            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
-        ),
+        cures=_HOST_CURES,
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"cgroup|OOMKilled|MEMCG"),
+                sentence="the container ran out of the memory that it may use, and a process of it was killed",
+                why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                cures=_HOST_CURES,
+            ),
+            Variant(
+                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
+                sentence="the host ran out of memory, and the kernel killed a process",
+                why="Which took the memory need not be the one that was killed.",
+                cures=_HOST_CURES,
+            ),
             Variant(
                 when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",

@@ -132,7 +132,7 @@ FAILURES = (
         why="The architecture has no implementation in this release, or the one it has does not fit the checkpoint or the flags.",
         cures=(
             cure("look the architecture up in vLLM's list of supported models, with the release that first has it"),
-            cure("take a vLLM release made after the model", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize", facts=())),
+            cure("take a vLLM release made after the model", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
         ),
         deterministic=True,
         variants=(
@@ -193,7 +193,7 @@ FAILURES = (
                 why="The class came with a later Transformers, or the model brings it as code of its own.",
                 cures=(
                     cure("see tokenizer_class in tokenizer_config.json, and the Transformers version it came with", "python -c 'import transformers; print(transformers.__version__)'"),
-                    cure("if the repository brings its code (auto_map in tokenizer_config.json), allow it", "--trust-remote-code", when(r"does not exist", facts=())),
+                    cure("if the repository brings its code (auto_map in tokenizer_config.json), allow it", "--trust-remote-code", when(r"does not exist")),
                 ),
             ),
             Variant(
@@ -228,7 +228,7 @@ FAILURES = (
                 sentence="the tokenizer's files are missing, damaged or of another kind",
                 cures=(
                     cure("see whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
-                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)|Failed to load the tokenizer", facts=())),
+                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)|Failed to load the tokenizer")),
                 ),
             ),
         ),

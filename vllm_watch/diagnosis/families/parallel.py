@@ -81,7 +81,7 @@ FAILURES = (
         sentence="the model cannot be cut into so many equal parts",
         why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide.",
         cures=(
-            cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor", facts=())),
+            cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),
         ),
         deterministic=True,
         variants=(

@@ -82,7 +82,7 @@ FAILURES = (
         cures=(
             cure("find the request that has this schema, regex or grammar, and keep it away"),
             cure("restart the engine: it died of one request, not of its state", None, when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died")),
-            cure("fix the backend, so that requests are checked against the one that is used", "--structured-outputs-config.backend xgrammar", when(seen=r"auto|backend", facts=())),
+            cure("fix the backend, so that requests are checked against the one that is used", "--structured-outputs-config.backend xgrammar", when(seen=r"auto|backend")),
         ),
         deterministic=False,
     ),
@@ -131,7 +131,7 @@ FAILURES = (
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
                     cure("see whether weights are still being read (disk, network)", "iostat -x 5", when(phases=(1,))),
                     cure("see how far the ranks come in connecting to each other", "NCCL_DEBUG=INFO vllm serve …", when(r"parallel_state|world_size|nccl|NCCL|rank \d")),
-                    cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph", phases=())),
+                    cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph")),
                 ),
             ),
         ),
