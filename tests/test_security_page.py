@@ -16,6 +16,7 @@ from vllm_watch.clients.signed_post import REPLAY_SECONDS
 from vllm_watch.export import answers, auth, listener, web_config
 from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
 from vllm_watch.settings import web
+from vllm_watch.support import token_file
 
 PAGE = (ROOT / "docs/security.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

@@ -1,32 +1,30 @@
 """`vllm-watch diagnose`: what a person reads, from a file, packed or not, and what it says of bad input."""
 
 import gzip
+import json
+
+import pytest
 
 from vllm_watch.__main__ import main
 
 LOG = """\
 (APIServer pid=9) INFO 09-10 23:26:12 [api_server.py:1805] vLLM API server version 0.10.1.1
 (APIServer pid=9) INFO 09-10 23:26:12 [utils.py:326] non-default args: {'model': 'org/m', 'max_model_len': 118000}
-ERROR 07-11 06:23:05 [core.py:390] ValueError: To serve at least one request with the models's max seq len (118000), (6.30 GiB KV cache is needed, which is larger than the available KV cache memory (6.11 GiB). Based on the available memory, the estimated maximum model length is 114432.
+ERROR 07-11 06:23:05 [core.py:390] EngineCore failed to start.
+ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 ERROR 07-11 06:23:06 [core.py:395] RuntimeError: Engine core initialization failed. See root cause above.
 """
 
 SAID = """\
-The KV cache is smaller than one request of the full context length (kv_cache_too_small, confidence 0.95)
+Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.9)
 
-  line 3: ERROR 07-11 06:23:05 [core.py:390] ValueError: To serve at least one request with the models's max seq len (118000), (6.30 GiB KV cache is needed, which is larger than the available KV cache memory (6.11 GiB). Based on the available memory, the estimated maximum model length is 114432.
+  line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
-118,000 tokens need 6.30 GiB of KV cache; 6.11 GiB are left. About 114,432 tokens would have fitted. After weights, activations and CUDA graphs too little memory is left for one request of max_model_len tokens.
+1024 requests were to run at once, and 600 blocks fit. A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.
 
 what to do:
-  - allow no longer requests than fit
-      --max-model-len 114432
-  - store the KV cache in 8 bits: twice the tokens
-      --kv-cache-dtype fp8
-  - give vLLM more of the GPU, not above 0.95
-      --gpu-memory-utilization 0.95
-  - spread the model over more GPUs
-      --tensor-parallel-size 2
+  - run no more requests at once than there are blocks
+      --max-num-seqs 600
 
 what the log says of the engine:
   engine                  V1
@@ -46,7 +44,7 @@ def test_as_text(tmp_path, capsys):
     """The finding, its line, why, what to do with the numbers of this log, and the facts; nothing else."""
     file = tmp_path / "vllm.log"
     file.write_text(LOG)
-    assert run(capsys, file) == (1, SAID.replace("  engine                  V1\n", ""), "")
+    assert run(capsys, file) == (1, SAID, "")
 
 
 def test_packed(tmp_path, capsys):
@@ -87,4 +85,29 @@ def test_an_empty_file(tmp_path, capsys):
     """That nothing was written is said."""
     file = tmp_path / "vllm.log"
     file.touch()
-    assert "It is empty" in run(capsys, file)[1]
+    status, out, _ = run(capsys, file)
+    assert status == 2
+    assert "It is empty" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "failure"),
+    [
+        ("RuntimeError: CUDA error: out of memory\n", 1, "out_of_memory"),
+        ("Cannot split tensors evenly. tensor_parallel_size=4 but only 2 GPUs available", 1, "tp_exceeds_gpus"),
+        ("OSError: org/m is not a local folder and is not a valid model identifier on Hugging Face", 1, "hf_not_found_or_offline"),
+        ("ZeroDivisionError: division by zero\n", 1, "unknown"),
+        ("[   12.345678] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", 1, "xid_or_gpu_lost"),
+        ("[   12.345678] usb 1-1: new high-speed USB device number 2\n", 0, "healthy"),
+        ("Dear diary,\nERROR in my ways today: none.\n", 2, "not_a_vllm_log"),
+        ("\x00\x01\x02" * 50, 2, "not_a_vllm_log"),
+    ],
+)  # fmt: skip
+def test_the_exit_status(tmp_path, capsys, text, status, failure):
+    """1: an error is found, known or not; 0: nothing failed; 2: it is not a log. A single line is judged as one."""
+    file = tmp_path / "vllm.log"
+    file.write_text(text)
+    assert (run(capsys, file)[0], json.loads(run(capsys, file, "--json")[1])["class"]) == (
+        status,
+        failure,
+    )

@@ -4,6 +4,7 @@ from tests.diagnosis.more_examples import MORE
 
 FIRST: dict[str, tuple[str, ...]] = {
     "kv_cache_too_small": (
+        "The model's max seq len is larger than what fits",
         "ValueError: The model's max seq len (16384) is larger than the maximum number of tokens that can be stored in KV cache (14528). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
         "ERROR 07-11 06:23:05 [core.py:390] ValueError: To serve at least one request with the models's max seq len (118000), (6.30 GiB KV cache is needed, which is larger than the available KV cache memory (6.11 GiB). Based on the available memory, the estimated maximum model length is 114432.",
         "ValueError: To serve at least one request with the model's max seq len (8192), (2.63 GiB KV cache is needed, which is larger than the available KV cache memory (1.64 GiB).",
@@ -23,11 +24,63 @@ FIRST: dict[str, tuple[str, ...]] = {
     ),
     "oom_loading_weights": (
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB (GPU 0; 23.70 GiB total capacity; 22.40 GiB already allocated; 247.50 MiB free; 22.40 GiB reserved in total by PyTorch)",
+    ),
+    "out_of_memory": (
         "[rank0]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 224.00 MiB.",
         "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 96.00 MiB.",
         "torch.OutOfMemoryError",
+        "RuntimeError: Triton Error [CUDA]: out of memory",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory.",
         "RuntimeError: CUDA error: out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "RuntimeError: cudaMalloc failed: out of memory",
+        "(EngineCore pid=77) ERROR 05-05 07:35:19 [core.py:1136] RuntimeError: CUDA driver error: out of memory",  # noonghunna/club-3090 #60
+        "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",  # vllm #13941
+        "NvMapMemAllocInternalTagged: 1075072515 error 12",  # dusty-nv/jetson-containers #1568
+    ),
+    "host_memory_not_pinned": (
+        "RuntimeError: cudaHostRegister failed: operation not supported (code=801)",  # vllm #55428
+        "RuntimeError: Failed to allocate pinned host memory",
+    ),
+    "unknown_flag": (
+        "vllm: error: unrecognized arguments: --enable-foo",
+        "vllm: error: unrecognized arguments: --stage-configs-path /x/qwen3_omni.yaml",  # vllm-omni #1081
+        "api_server.py: error: unrecognized arguments: /root/models/Qwen3-8B",  # vllm #27389
+        "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'disable_log_requests'",
+    ),
+    "wrong_flag_value": (
+        "vllm serve: error: argument --kv-cache-dtype: invalid choice: 'fp7' (choose from 'auto', 'fp8')",
+        "KeyError: 'invalid tool call parser: qwen9 (chose from { deepseek_v3,hermes })'",
+        "vllm serve: error: the following arguments are required: model_tag",  # vllm #13150
+    ),
+    "ptrace_denied": (
+        "(EngineCore_DP1 pid=29) RuntimeError: pidfd_getfd(pidfd=164, fd=183) failed with errno 1: Operation not permitted. Permission denied. If running in a container, try adding --cap-add=SYS_PTRACE to your docker run command.",  # flashinfer #2394
+        "RuntimeError: pidfd_getfd: Operation not permitted",  # verl #2846
+    ),
+    "disk_full": (
+        "OSError: [Errno 28] No space left on device",
+        "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)",
+    ),
+    "folder_not_writable": (
+        "(EngineCore pid=12) ERROR 05-08 10:00:00 [core.py:1100] PermissionError: [Errno 13] Permission denied: '/.triton'",
+        "RuntimeError: Failed to generate Cutlass kernels: [Errno 13] Permission denied: '/usr/local/lib/python3.12/dist-packages/flashinfer/data/csrc'",  # vllm #28440
+        "KeyError: 'getpwuid(): uid not found: 1000'",  # HabanaAI/vllm-fork #929
+        "OSError: [Errno 30] Read-only file system: '/root/.cache/vllm'",
+    ),
+    "npu_operator_failed": (
+        "RuntimeError: call aclnnMatmul failed, detail:EZ1001: ...",
+        "[ERROR] 2025-12-17-09:31:53 (PID:53769, Device:0, RankID:-1) ERR00100 PTA call acl api failed",
+        "[rank1]: EH9999: Inner Error!",  # vllm-ascend #5135
+        "RuntimeError: ACL stream synchronize failed, error code:507035",  # vllm-ascend #2349
+    ),
+    "grammar_failed": (
+        "RuntimeError: [20:33:13] /project/cpp/grammar_compiler.cc:305: Check failed: (schema.is<object>()) is false",
+        "ERROR 02-09 10:00:00 [backend_xgrammar.py:148] Failed to advance FSM for request cmpl-1 for tokens 11. Please file an issue.",
+    ),
+    "assertion_failed": (
+        "ERROR 05-29 07:34:21 [core.py:491] AssertionError",  # llm-d-router #157
+        "RuntimeError: Failed: Assertion error csrc/jit_kernels/impls/smxx_layout.hpp:136 'mn % 4 == 0 and num_groups == 1'",  # DeepGEMM #140
     ),
     "gpu_occupied_by_other_process": (
         "ValueError: Free memory on device cuda:0 (52.81/95.01 GiB) on startup is less than desired GPU memory utilization (0.9, 85.51 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
@@ -39,6 +92,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: Too large swap space. 64.00 GiB out of the 62.81 GiB total CPU memory is allocated for the swap space.",
     ),
     "cpu_ram_oom_killed": (
+        "RuntimeError: Insufficient memory in /dev/shm: 64 MiB",
         "[81234.5] Out of memory: Killed process 4021 (python3) total-vm:98765432kB, anon-rss:65432100kB",
         "[81234.5] Memory cgroup out of memory: Killed process 4021 (VLLM::EngineCor) total-vm:98765432kB",
         "[81234.5] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=docker-1.scope",
@@ -52,6 +106,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "/start.sh: line 9:    57 Killed                  vllm serve $MODEL",
     ),
     "tp_exceeds_gpus": (
+        "Cannot split tensors evenly. tensor_parallel_size=4 but only 2 GPUs available",
         "ValueError: World size (8) is larger than the number of available GPUs (4) in this node. If this is intentional and you are using: - ray, set '--distributed-executor-backend ray'.",
         "ValueError: The number of required GPUs exceeds the total number of available GPUs in the placement group.",
         "WARNING 03-18 11:21:32 ray_utils.py:320] The number of required GPUs exceeds the total number of available GPUs in the placement group.",
@@ -72,6 +127,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     "nccl_init_failure": (
+        "[rank1]: EI0009: [PID: 2225827] 2025-09-24-20:59:48.119.066 Transport init error. Reason: [Create][DestLink]Create Dest error!",  # vllm-ascend #3162
+        "ERR02200 DIST call hccl api failed.",  # vllm-ascend #1704
         "(EngineCore_DP4 pid=1675) ncclInternalError: Internal check failed.",
         "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
         "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1691",
@@ -109,6 +166,10 @@ FIRST: dict[str, tuple[str, ...]] = {
         "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/api/models/x",
     ),
     "hf_not_found_or_offline": (
+        "OSError: org/x is not a local folder and is not a valid model identifier on Hugging Face",
+        "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/Qwen/Qwen2.5-1.5B-Instruct",  # vllm #24541
+        "RuntimeError: Data processing error: CAS service error: Error: single flight error: Real call failed: CasObjectError(InternalIOError(Custom { kind: Other }))",  # vllm #18701
+        "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://huggingface.co/x",
         "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/x'. Use `repo_type` argument if needed.",
         "HFValidationError raised elsewhere",
         "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
@@ -139,6 +200,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: While loading /l, expected target modules in ['q_proj'] but received ['qkv_proj']. Please verify that the loaded LoRA module is correct",
     ),
     "rope_or_config_mismatch": (
+        "  Value error, num_speculative_tokens was provided but without speculative model. [type=value_error]",
         "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=32768 or model_max_length=None in model's config.json).",
         "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'rope_type': 'llama3'}",
         "KeyError: 'type'",
@@ -146,7 +208,6 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: Tried to load weights of size torch.Size([128256, 4096])to a parameter of size torch.Size([32064, 4096])",
         "AttributeError: 'Gemma3Config' object has no attribute 'vocab_size'",
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
-        "vllm: error: unrecognized arguments: --enable-foo",
     ),
     "quantization_unsupported": (
         "ValueError: Unknown quantization method: gptq. Must be one of ['awq', 'squeezellm'].",
@@ -167,6 +228,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: Sinks are only supported in FlashAttention 3",
     ),
     "driver_cuda_mismatch": (
+        "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",  # ROCm/TheRock #7472
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "NVIDIA Thor with CUDA capability sm_110 is not compatible with the current PyTorch installation.",
         "UserWarning: CUDA initialization: The driver is older than what this build of PyTorch needs (found version 12020).",
@@ -179,6 +241,12 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        'cuda_toolkit.h:41:8: error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check your include paths"',  # flashinfer #3493
+        "/usr/bin/x86_64-linux-gnu-ld.bfd: cannot find -lcudart: No such file or directory",  # flashinfer #5064
+        "collect2: error: ld returned 1 exit status",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_121a'",  # flashinfer #1657
+        "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",  # vllm #36077
+        "RuntimeError: Assertion error (csrc/apis/../jit_kernels/impls/../../jit/kernel_runtime.hpp:45): exit_code == 0",  # llm-d #1269
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
         "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
         "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
@@ -224,6 +292,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        "Bus error (core dumped)",
         "(EngineCore_DP0 pid=196) ERROR 12-01 15:20:18 [core.py:845] EngineCore encountered a fatal error.",
         "vllm.engine.async_llm_engine.AsyncEngineDeadError: Task finished unexpectedly. This should never happen!",
         "ERROR 05-04 12:23:00 [multiproc_executor.py:380] WorkerProc hit an exception.",

@@ -175,10 +175,6 @@ MORE: dict[str, tuple[str, ...]] = {
         'RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use',
         'Error starting userland proxy: listen tcp4 0.0.0.0:8000: bind: address already in use',
     ),
-    "oom_loading_weights": (
-        'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`',
-        'RuntimeError: cudaMalloc failed: out of memory',
-    ),
     "missing_dependency_or_import_error": (
         'importlib.metadata.PackageNotFoundError: No package metadata was found for vllm',
         'RuntimeError: operator torchvision::nms does not exist',

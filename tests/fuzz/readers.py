@@ -28,6 +28,7 @@ from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.settings.target import KubernetesDiscovery
 from vllm_watch.sources import discovery_kubernetes, what_answered
 from vllm_watch.sources.discovery_files import FileTargets
+from vllm_watch.support import token_file
 
 TOKEN = "a-token-of-enough-characters"
 STATUSES = ("200 OK", "201 Created", "409 Conflict", "404 Not Found", "429 Too Many", "500 Oh")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
-from vllm_watch.diagnosis.report import Diagnosis, to_json
+from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, to_json
 from vllm_watch.sources.log_pieces import pieces
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
@@ -22,7 +22,9 @@ examples:
   kubectl logs --previous vllm-0 | vllm-watch diagnose -
   journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 
-exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
+A single line, or the kernel's log (dmesg), is judged as such.
+
+exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         print(visible_lines("\n".join(_lines(diagnosis))))
-    return exit_status.FOUND if diagnosis.failed else exit_status.FINE
+    if diagnosis.failure == NOT_VLLM:
+        return exit_status.WRONG_USAGE
+    return exit_status.FOUND if diagnosis.found else exit_status.FINE
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:

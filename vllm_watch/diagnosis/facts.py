@@ -46,6 +46,9 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
     *_setting("max_model_len", "max_model_len", int, _NUMBER),
     Pattern("gpu_memory_utilization", ("gpu_memory_utilization (",), re.compile(r"gpu_memory_utilization \(([\d.]+)\)"), float),
+    Pattern("gpu_memory_utilization", ("Desired GPU memory utilization is",), re.compile(r"Desired GPU memory utilization is \(([\d.]+),"), float),
+    Pattern("weights_gib", ("GiB for weight",), re.compile(r"Actual usage is ([\d.]+) GiB for weight"), float),
+    Pattern("unified_memory", ("GB10", "GB200", "GB300", "GH200", "Jetson", "Orin", "Thor", "DGX Spark", "gfx1151", "Strix", "8060S", "compute_121", "sm_121", "/121a", "sm_110", "NvMap"), re.compile(r"\b(GB10|GB[23]00|GH200|Jetson|Orin|NVIDIA Thor|DGX[ -]Spark|gfx1151|Strix Halo|Radeon 8060S|compute_121a?|sm_121a?|sm_110a?|/121a?|NvMapMem\w+)\b"), str),
     Pattern("gpu_memory_utilization", ("GPU memory utilization (",), re.compile(r"GPU memory utilization \(([\d.]+),"), float),
     *_setting("gpu_memory_utilization", "gpu_memory_utilization", float, _DECIMAL),
     *_setting("tensor_parallel_size", "tensor_parallel_size", int, _NUMBER),
@@ -107,4 +110,8 @@ class Facts:
         if "kv_cache_tokens" not in known and isinstance(blocks, int) and blocks:
             size = known.get("block_size", 16)
             known["kv_cache_tokens"] = blocks * size if isinstance(size, int) else blocks * 16
+        total = known.get("gpu_memory_total_gib")
+        if "unified_memory" not in known and isinstance(total, float) and 118 < total < 124:  # noqa: PLR2004
+            # GB10 and Thor show 119 to 123 GiB; no GPU with memory of its own does.
+            known["unified_memory"] = f"{total:g} GiB"
         return known

@@ -1,4 +1,4 @@
-"""One message found in a log, and what stood around it."""
+"""One message found in a log, and the lines around it."""
 
 from dataclasses import dataclass, field
 
@@ -10,6 +10,11 @@ TAIL_LINES = 8
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
 """A traceback of vLLM with its worker's frames is 30 to 60 lines long."""
 
+OUTPUT_LINES = 60
+"""A compiler's own error stands so near to the line that reports its failure."""
+
+_TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}  # the others are tiers of their own: their rank
+
 
 @dataclass(slots=True)
 class Finding:
@@ -20,15 +25,33 @@ class Finding:
     number: int  # 1-based
     phase: int  # how far the start had come
     at: int = 0  # where in its line the message begins
+    chain: int = 0  # exceptions that Python links ("During handling of ...") have one number
+    before: str = ""  # the lines before it: of a bare AssertionError they show which
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
-
-    @property
-    def order(self) -> tuple[Rank, int, int]:
-        """The smallest is nearest to the root."""
-        return self.rule.rank, self.number, self.at
 
     @property
     def text(self) -> str:
         """The message with the lines after it."""
         return "\n".join((self.line, *self.tail))
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The smallest of a life is its first error."""
+        return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
+
+    def says_more_than(self, first: "Finding") -> bool:
+        """Is it the same error as `first`, in more words?"""
+        linked = self.chain == first.chain or (
+            first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
+        )
+        return linked and self.rule.rank < first.rule.rank
+
+
+def root(findings: list[Finding]) -> Finding | None:
+    """Return the first error, or what says more of the same one; what only tells of a death comes last."""
+    first = min(findings, key=lambda each: each.order, default=None)
+    if first is None:
+        return None
+    same = [each for each in findings if each.says_more_than(first)]
+    return min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)

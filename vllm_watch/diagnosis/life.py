@@ -1,13 +1,18 @@
-"""What a log says of one life of an engine, from one start to the next."""
+"""What a log holds of one life of an engine, from one start to the next."""
 
 from dataclasses import dataclass, field
 
-from vllm_watch.diagnosis import phases
+from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
+from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.finding import Finding
-from vllm_watch.diagnosis.rule import Rank
+from vllm_watch.diagnosis.report import UNKNOWN
+from vllm_watch.diagnosis.rule import Evidence, Rank
 
 FINDINGS_PER_CLASS_MAX = 8
+
+EVIDENCE_CHARACTERS_MAX = 64 << 10
+"""A message with its eight lines after it; conditions need not be searched in more."""
 
 HEALED_LINES = 30
 """vLLM reports its throughput every ten seconds: five minutes of work after a stall, and it is over."""
@@ -23,15 +28,12 @@ class Life:
     serving: bool = False
     asked_to_stop: bool = False
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    error: tuple[int, str] | None = (
-        None  # the first error no rule knows, since it last made progress
-    )
+    progress: tuple[int, str] | None = None  # the last line that showed a phase of the start
     captured: tuple[int, str] | None = (
         None  # the last line of a traceback through CUDA graph capture
     )
-    explicit: bool = False  # does an unknown error say in words what it is?
     lived_with: tuple[int, str] | None = None  # an error it went on after
-    progress_lines: int = 0  # lines that showed tokens since the last finding that heals
+    progress_lines: int = 0  # lines that showed tokens since the last finding
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
     @property
@@ -40,19 +42,46 @@ class Life:
         return self.phase > phases.START or self.ready or bool(self.findings)
 
     @property
+    def every(self) -> list[Finding]:
+        """All that was found."""
+        return [each for found in self.findings.values() for each in found]
+
+    @property
+    def dead(self) -> bool:
+        """Does a line say that the engine is dead?"""
+        return any(each.rule.rank is Rank.DEATH for each in self.every)
+
+    @property
     def root(self) -> Finding | None:
         """The finding nearest to the cause."""
-        every = (each for found in self.findings.values() for each in found)
-        return min(every, key=lambda finding: finding.order, default=None)
+        every = self.every
+        log = "\n".join(each.line for each in every)
+        whole = Evidence(log, log, self.facts.known)
+        return finding.root(
+            [each for each in every if each.rule.needs.empty or each.rule.needs.holds(whole)]
+        )
 
-    def add(self, finding: Finding) -> bool:
+    def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
+        """Return what conditions may be held against, for the finding that is the root."""
+        parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
+        facts = self.facts.complete()
+        own = memory_numbers.is_own(facts)
+        if own is not None:
+            facts["memory_is_own" if own else "memory_of_others"] = 1
+        log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
+        message = of.text[:EVIDENCE_CHARACTERS_MAX]
+        return Evidence(message, log, facts, phase, self.ready or self.serving)
+
+    def add(self, found: Finding) -> bool:
         """Keep it, unless enough of its class are kept or it died by request; was it kept?"""
-        if self.asked_to_stop and Rank.SYMPTOM <= finding.rule.rank <= Rank.DEATH:
+        if self.asked_to_stop and (
+            Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
+        ):
             return False
-        kept = self.findings.setdefault(finding.rule.failure, [])
+        kept = self.findings.setdefault(found.rule.failure, [])
         if len(kept) >= FINDINGS_PER_CLASS_MAX:
             return False
-        kept.append(finding)
+        kept.append(found)
         self.progress_lines = 0
         return True
 
@@ -64,22 +93,19 @@ class Life:
 
     def made_tokens(self, *, reported: bool) -> None:
         """It works: unknown errors did not stop it, and what heals has healed after a while."""
-        self.serving = True
-        self._live_with(None)
+        self.serving, self.phase = True, phases.SERVE
         self.progress_lines += reported
-        if self.progress_lines < HEALED_LINES:
-            return
+        healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):
-            left = [each for each in found if not each.rule.heals]
+            over = failure == UNKNOWN and not self.dead
+            left = [each for each in found if not (over or (healed and each.rule.heals))]
+            if left != found:
+                self._live_with(found[0])
             if left:
                 self.findings[failure] = left
             else:
-                self._live_with(found[0])
                 del self.findings[failure]
 
-    def _live_with(self, finding: Finding | None) -> None:
-        if self.lived_with is None and finding is not None:
-            self.lived_with = finding.number, finding.line
-        if self.lived_with is None:
-            self.lived_with = self.error
-        self.error = None
+    def _live_with(self, found: Finding | None) -> None:
+        if self.lived_with is None and found is not None:
+            self.lived_with = found.number, found.line

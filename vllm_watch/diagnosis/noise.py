@@ -17,6 +17,7 @@ HARMLESS = (
     "resource_tracker: There appear to be",
     "Address family not supported by protocol",
     "Failed to import from vllm.",
+    "Failed to import Triton kernels",
     "Failed to import from amdsmi",
     "Error importing OSS server tool",
     "ras/client_support.cc",
@@ -39,6 +40,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
     ),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Traceback (most recent call last)", "Error: ", "Exception: "),
+    "error": ("ERROR", "CRITICAL", "Error", "Exception"),
+    "link": ("During handling of the above", "direct cause of the following"),
 }
 """A start begins; it is ready; it makes tokens; it is asked for some; it was asked to end; a warning; an error no rule may know."""

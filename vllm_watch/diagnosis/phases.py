@@ -14,12 +14,16 @@ START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
 """How far a start has come, in order."""
 
 PROGRESS: tuple[tuple[str, int], ...] = (
+    ("LLM engine (v", START),
+    ("in world size", START),
+    ("is using nccl", START),
     ("Starting to load model", LOAD),
     ("Loading safetensors checkpoint shards", LOAD),
     ("Loading pt checkpoint shards", LOAD),
     ("Loading weights took", PROFILE),
     ("Loading model weights took", PROFILE),
     ("odel loading took", PROFILE),
+    ("Encoder cache will be initialized", PROFILE),
     ("Available KV cache memory", ALLOCATE),
     ("GPU blocks:", ALLOCATE),
     ("CUDA blocks:", ALLOCATE),
@@ -40,6 +44,8 @@ HINTS = (
     "load_model", "load_weights", "process_weights_after_loading", "create_weights", "model_loader",
     "initialize_model", "get_model(", "torch/utils/_device.py",
     "run_busy_loop", "execute_model", "run_engine_loop", "engine_step", "step_async", "step_fn",
+    "structured_output/", "compile_grammar", "core/sched/", "kv_connector", "deep_gemm", "fp8_gemm_nt",
+    "topk_topp_sampler", "flashinfer/sampling", "flashinfer/fused_moe", "backends/flashinfer", "wake_up",
     "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
 )  # fmt: skip
 """Names in a traceback that tell the phase."""
@@ -57,6 +63,26 @@ _OF_PHASE = {
     ALLOCATE: memory.PROFILING,
     CAPTURING: memory.CAPTURE,
     SERVE: memory.RUNTIME,
+}
+
+NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
+"""The phase of each class, where a line showed it."""
+
+IN_WORDS = (
+    "it had not begun to load the weights",
+    "it was loading the weights",
+    "it was measuring the memory that a step needs (profiling, compiling)",
+    "it was setting the KV cache up",
+    "it was capturing CUDA graphs",
+    "it had captured its graphs and was about to serve",
+)
+"""Where a start stands, by how far it has come."""
+
+_UNSEEN = "GPU memory ran out; no line of this log shows in which phase"
+GUESSED = {
+    memory.LOADING: f"{_UNSEEN} (the allocator's numbers look like loading)",
+    memory.PROFILING: f"{_UNSEEN} (so large a piece is asked for by profiling, or for the KV cache)",
+    memory.RUNTIME: f"{_UNSEEN} (the allocator's numbers look like a step, in profiling or in service)",
 }
 
 _ALLOCATED = re.compile(rf"({DECIMAL}) ([MG])iB (?:is allocated by PyTorch|already allocated)")
@@ -79,17 +105,21 @@ OTHERS_RATIO = 0.3
 """What others must hold of a GPU for them to be the reason; two vLLMs that share one on purpose hold more."""
 
 
-def of_out_of_memory(text: str, hints: Sequence[str], phase: int) -> tuple[str, float]:
-    """Return the class of an out-of-memory error and how sure that is."""
+def of_out_of_memory(
+    text: str, hints: Sequence[str], phase: int, *, served: bool
+) -> tuple[str, float, bool]:
+    """Return the class of an out-of-memory error, how sure that is, and whether a line shows the phase."""
     if _held_by_others(text):
-        return memory.OCCUPIED, 0.7
+        return memory.OCCUPIED, 0.7, False
+    if served:
+        return memory.RUNTIME, 0.9, True
     for source in (text, "\n".join(hints)):
         for failure, pattern in _OF_HINTS:
             if pattern.search(source):
-                return failure, 0.9
+                return failure, 0.9, True
     if phase in _OF_PHASE:
-        return _OF_PHASE[phase], 0.8
-    return _of_numbers(text), 0.5
+        return _OF_PHASE[phase], 0.8, True
+    return *_of_numbers(text), False
 
 
 def names_capture(hints: str) -> bool:
@@ -105,21 +135,22 @@ def _held_by_others(text: str) -> bool:
     return held > OTHERS_RATIO * float(capacity[1]) and held > float(own[1])
 
 
-def _of_numbers(text: str) -> str:
+def _of_numbers(text: str) -> tuple[str, float]:
+    """Of the allocator alone: what a load leaves reserved, what a step leaves, what is too large for either."""
     tried, allocated, reserved = (
         _TRIED.search(text),
         _ALLOCATED.search(text),
         _RESERVED.search(text),
     )
     if tried and (tried[1] is None or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
-        return memory.PROFILING
+        return memory.PROFILING, 0.4
     if allocated and reserved:
         used = _gib(allocated[1], allocated[2])
         spare = (
             _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
         )
-        return memory.LOADING if spare <= LOADING_SPARE_GIB else memory.RUNTIME
-    return memory.LOADING
+        return memory.LOADING if spare <= LOADING_SPARE_GIB else memory.RUNTIME, 0.5
+    return memory.OOM, 0.8
 
 
 def _gib(number: str, unit: str) -> float:

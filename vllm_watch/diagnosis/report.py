@@ -49,6 +49,11 @@ class Diagnosis:
         """Does it name a failure?"""
         return self.failure not in NO_FAILURE
 
+    @property
+    def found(self) -> bool:
+        """Does it show an error, of a known class or not?"""
+        return self.failed or self.failure == UNKNOWN
+
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the published form."""

@@ -11,6 +11,9 @@ from vllm_watch.diagnosis import keywords, lines, noise, phases
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
 from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import Life
+from vllm_watch.diagnosis.report import UNKNOWN
+from vllm_watch.diagnosis.rule import Rank, Rule, rule
+from vllm_watch.diagnosis.stillness import Reports
 
 SHAPES_MAX = 40_000
 """Shapes of lines remembered, about 100 bytes each; a log with more forgets them all and asks again."""
@@ -29,16 +32,38 @@ _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
     r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s"
 )
+_OF_KERNEL = re.compile(
+    r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
+)
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
 _TOKENS = re.compile(r"generation throughput: (?!0\.0\b)[\d.]+|\" 200\b|Finished request")
-_ERROR = re.compile(
-    r"(?:^|[\s\]:|])(?:\w+\.)*\w*(?:Error|Exception): \S|\b(?:ERROR|CRITICAL)\b|Traceback \(most"
+_EXCEPTION = re.compile(
+    r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
 )
-_EXPLICIT = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
-"""An exception with its message, of at least three words."""
+_ERROR = re.compile(
+    r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+"
+)
+_NOT_A_MESSAGE = re.compile(
+    r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
+    r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
+    r"|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
+)
+"""vLLM logs a traceback line by line at level ERROR; and what its API server logs of a request follows from others."""
 
-_SOURCE = re.compile(r"\braise [\w.]+\($")
+_PROSE = re.compile(r"(?: [a-z]{2,}){3}")
+"""Before the name of an exception: somebody writes about it."""
+
+_LINKS = ("During handling of the above", "direct cause of the following")
+
+_SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A line of a program in a traceback: what it raises stands below, with its message."""
+
+_PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
+
+_NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
+_NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
+
+_BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
 _LOOKED_FOR_VLLM = (
     2000  # lines without any sign of vLLM, after which only lines of interest are asked
@@ -66,6 +91,11 @@ class Scanner:
         self.before: Life | None = None  # the life before it, if the log has several
         self.lines = 0
         self.of_vllm = False
+        self.of_kernel = False
+        self.statistics: tuple[int, bytes] | None = None  # the last line about its throughput
+        self.idle_reports = 0  # of those in a row: reports of no tokens
+        self.report_lines = 0  # at most so many lines from one report to the next
+        self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # shapes of no interest
         self._known: dict[bytes, Interest] = {}
         self._told: set[bytes] = set()  # shapes that have nothing more to say in this life
@@ -75,10 +105,21 @@ class Scanner:
         )  # shapes that show progress, told once while nothing is wrong
         self._open: list[Finding] = []  # findings whose following lines are still of interest
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
+        self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
+        self._linked: set[str] = set()  # processes whose next exception belongs to that chain
+
+    @property
+    def reports(self) -> Reports:
+        """Return what is known of the lines about throughput."""
+        after = 0 if self.statistics is None else self.lines - self.statistics[0]
+        return Reports(self.statistics, self.idle_reports, self.report_lines, after)
 
     def feed(self, line: bytes) -> None:
         """Take the next line."""
         self.lines += 1
+        self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
+        if b"throughput:" in line:
+            self._report(line)
         if self._open:
             self._follow(line)
         shape = line[:_SHAPE_BYTES].translate(None, _IDS)
@@ -87,17 +128,11 @@ class Scanner:
         site = _site(line)
         if site is not None and self._sites[site] >= DULL_LINES_PER_SITE:
             return
-        if shape in self._calm and not (self.life.error or self.life.findings):
+        if shape in self._calm and not self.life.findings:
             return
         interest = self._known.get(shape) or keywords.of(line)
-        if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
-            self.of_vllm = _OF_VLLM.search(lines.clean(line)) is not None
-        if len(self._dull) + len(self._known) > SHAPES_MAX:
-            self._dull.clear()
-            self._known.clear()
-            self._told.clear()
-            self._calm.clear()
-            self._sites.clear()
+        self._whose(line, interest)
+        self._forget()
         if interest is None:
             self._dull.add(shape)
             if site is not None:
@@ -107,6 +142,26 @@ class Scanner:
         if self._read(lines.clean(line), interest):
             kept = self._calm if "serving" in interest.marks else self._told
             kept.add(shape)
+
+    def _whose(self, line: bytes, interest: Interest | None) -> None:
+        """Does vLLM write so, or the kernel?"""
+        if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
+            text = lines.clean(line)
+            self.of_vllm = _OF_VLLM.search(text) is not None
+            self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
+
+    def _forget(self) -> None:
+        """Drop all shapes when there are too many; they are asked again."""
+        if len(self._dull) + len(self._known) > SHAPES_MAX:
+            for each in (self._dull, self._known, self._told, self._calm, self._sites):
+                each.clear()
+
+    def _report(self, line: bytes) -> None:
+        if self.statistics is not None:
+            self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
+        self.statistics = self.lines, line[:_LAST_BYTES]
+        idle = b"generation throughput: 0.0 " in line and b"prompt throughput: 0.0 " in line
+        self.idle_reports = self.idle_reports + 1 if idle else 0
 
     def _follow(self, line: bytes) -> None:
         text = lines.clean(line)
@@ -127,11 +182,14 @@ class Scanner:
             life.came_up()
             self._told.clear()
         harmless = any(each in text for each in noise.HARMLESS)
-        found = False if harmless else self._find(text, interest)
-        self._mark(text, interest, explained=found or harmless)
-        # Lines whose digits decide, that may mean something again or tell a phase are always read.
+        if "link" in interest.marks and any(each in text for each in _LINKS):
+            self._linked.add(_process(text))
+        if not harmless:
+            self._find(text, interest)
+        self._mark(text, interest)
+        # Lines whose digits decide, that may mean something again or show a phase are always read.
         return not (
-            {"hint", "phase", "banner", "stop"} & set(interest.marks)
+            {"hint", "phase", "banner", "stop", "link"} & set(interest.marks)
             or any(rule.numeric or rule.heals for rule in interest.rules)
         )
 
@@ -142,32 +200,57 @@ class Scanner:
         self._calm.clear()
         self._open.clear()
         self._hints.clear()
+        self._chains.clear()
+        self._linked.clear()
+        self.statistics, self.idle_reports = None, 0
 
-    def _find(self, text: str, interest: Interest) -> bool:
-        found = False
+    def _find(self, text: str, interest: Interest) -> None:
         if _SOURCE.search(text):
-            return found
-        for rule in interest.rules:
-            span = rule.fits(text)
-            if span is None or (not rule.quiet and lines.is_quiet(text, span[0])):
+            return
+        said_at = -1  # how far the line is explained
+        for each in interest.rules:
+            span = each.fits(text)
+            if span is None or (not each.quiet and lines.is_quiet(text, span[0])):
                 continue
-            found = True
-            finding = Finding(
-                rule, lines.shown(text, span[0]), self.lines, self.life.phase, span[0]
-            )
-            if self.life.add(finding):
-                finding.hints += [
-                    hint for number, hint in self._hints if self.lines - number <= HINT_LINES_BEFORE
-                ]
-                self._open.append(finding)
-        return found
+            said_at = max(said_at, span[1] if each.rank is Rank.DEATH else len(text))
+            self._add(each, text, span[0])
+        if "error" in interest.marks:
+            self._unknown(text, said_at)
 
-    def _mark(self, text: str, interest: Interest, *, explained: bool) -> None:
+    def _unknown(self, text: str, said_at: int) -> None:
+        """Keep an error that no rule knows."""
+        at = _EXCEPTION.search(text)
+        known = at is not None and not _PROSE.search(text, 0, at.start())
+        if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
+            return
+        if at is not None and at.start() >= said_at and not lines.is_quiet(text, at.end()):
+            self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
+
+    def _add(self, of: Rule, text: str, at: int) -> None:
+        process = _process(text)
+        if of.rank <= Rank.IMPORT:
+            if process not in self._linked:
+                self._chains[process] = self.lines
+            self._linked.discard(process)
+        recent = list(self.last)[-_BEFORE_LINES - 1 : -1]
+        finding = Finding(
+            of, lines.shown(text, at), self.lines, self.life.phase, at,
+            chain=self._chains.get(process, self.lines) if of.rank <= Rank.IMPORT else self.lines,
+            before="\n".join(lines.clean(each) for each in recent),
+        )  # fmt: skip
+        if self.life.add(finding):
+            finding.hints += [
+                hint for number, hint in self._hints if self.lines - number <= HINT_LINES_BEFORE
+            ]
+            self._open.append(finding)
+
+    def _mark(self, text: str, interest: Interest) -> None:
         life, marks = self.life, interest.marks
         if "request" in marks:
             life.phase = phases.SERVE
         if "phase" in marks:
             life.phase = max(life.phase, *(p for word, p in phases.PROGRESS if word in text), 0)
+            life.progress = self.lines, text
         if "hint" in marks and not lines.is_quiet(text, len(text)):
             self._hint(text)
         if "serving" in marks and _TOKENS.search(text):
@@ -176,16 +259,6 @@ class Scanner:
             life.asked_to_stop = True
         if "warning" in marks and life.warned is None:
             life.warned = self.lines, lines.shown(text, 0)
-        if "error" in marks and not explained:
-            self._unknown(text)
-
-    def _unknown(self, text: str) -> None:
-        at, life = _ERROR.search(text), self.life
-        if at is None or life.asked_to_stop or lines.is_quiet(text, at.end()):
-            return
-        if life.error is None or (_EXPLICIT.search(text) and not life.explicit):
-            life.error = self.lines, lines.shown(text, 0)
-            life.explicit = _EXPLICIT.search(text) is not None
 
     def _hint(self, text: str) -> None:
         names = " ".join(name for name in phases.HINTS if name in text)
@@ -194,3 +267,9 @@ class Scanner:
         self._hints.append((self.lines, names))
         for finding in self._open:
             finding.hints.append(names)
+
+
+def _process(text: str) -> str:
+    """Return the prefix that names the process which wrote this line."""
+    found = _PROCESS.search(text)
+    return "" if found is None else found[0]

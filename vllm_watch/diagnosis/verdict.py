@@ -1,25 +1,31 @@
 """From what was found in a log to one answer."""
 
-from vllm_watch.diagnosis import phases
+import re
+
+from vllm_watch.diagnosis import phases, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.families import memory, serving
+from vllm_watch.diagnosis.families import memory, parallel, serving
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, Told
+from vllm_watch.diagnosis.rule import Cure, Evidence, Failure, Rank, Told
 from vllm_watch.diagnosis.scanner import Scanner
+from vllm_watch.diagnosis.stillness import Silence
 
 _CONFIDENCE = {
-    Rank.CAUSE: 0.95,
-    Rank.GENERAL: 0.85,
-    Rank.IMPORT: 0.75,
+    Rank.CAUSE: 0.9,
+    Rank.GENERAL: 0.8,
+    Rank.IMPORT: 0.7,
+    Rank.MESSAGE: 0.3,
     Rank.SYMPTOM: 0.7,
     Rank.DEATH: 0.6,
     Rank.REQUEST: 0.8,
 }
-"""How often a message of each rank named the cause; what others say of a failure is often not all."""
+"""How often a message of each rank named the cause (docs/diagnose.md has what was measured)."""
 
+_UNKNOWN_CONFIDENCE = 0.3
 _CUT_OFF_CONFIDENCE = 0.4
+_SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
 """From this confidence on a failure may be called deterministic: not sure is no."""
@@ -27,36 +33,51 @@ _SURE = 0.6
 _EARLIER_RATIO = 0.7
 """An earlier start's failure is less sure to be what is asked for."""
 
+_WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
+"""An exception with its message, of at least three words."""
+
+_BY_TRACEBACK = ((serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar")),)
+_TRACEBACK_CONFIDENCE = 0.6
+"""An exception that no rule knows, in a function that does only one thing."""
+
+_STALLS = 3
+"""One report of a worker that does not answer is normal in a start; so many are not."""
+
 
 def of_log(scanner: Scanner) -> Diagnosis:
     """Return the answer for all that the scanner has read so far; it may read on."""
     life = scanner.life
-    if life.captured and not life.ready and not life.explicit and _says_nothing(life.root):
+    root = life.root
+    if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
-    if life.root is not None:
-        return _failed(life, life.root)
-    if life.ready or life.serving or scanner.before is None or scanner.before.root is None:
-        return _quiet(life, of_vllm=scanner.of_vllm)
+    if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
+        root = None  # "ERROR" in a text of somebody else's
+    if root is not None:
+        return _failed(life, root)
+    before = None if scanner.before is None else scanner.before.root
+    if life.ready or life.serving or scanner.before is None or before is None:
+        return _quiet(scanner, life)
     # A new start has begun and says nothing yet: what ended the one before is the news.
-    return _failed(scanner.before, scanner.before.root, ratio=_EARLIER_RATIO)
+    return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
 
 
-def _says_nothing(root: Finding | None) -> bool:
-    return root is None or root.rule.rank is Rank.DEATH
+def _says_why(root: Finding) -> bool:
+    if root.rule.failure == UNKNOWN:
+        return _WITH_MESSAGE.search(root.line) is not None
+    return root.rule.rank is not Rank.DEATH
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     """A traceback through the capture of CUDA graphs whose end is missing: memory is what fails there."""
-    failure = FAILURES[memory.CAPTURE]
-    text = "A traceback goes through the capture of CUDA graphs, and its last line is missing; most often it is an out-of-memory error."  # fmt: skip
+    text = "A traceback goes through the capture of CUDA graphs, and its last line, which says why, is missing; most often it is an out-of-memory error."  # fmt: skip
     return Diagnosis(
-        failure=failure.slug,
+        failure=memory.CAPTURE,
         confidence=_CUT_OFF_CONFIDENCE,
-        sentence="the capture of CUDA graphs failed, most likely for want of GPU memory",
+        sentence="the capture of CUDA graphs failed",
         root_cause_line=line[1],
         line_number=line[0],
         explanation=text,
-        fixes=failure.fixes,
+        fixes=(Fix("get the whole log: the line that says why is missing"),),
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=True,
@@ -65,28 +86,43 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
 
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
-    if slug == memory.OOM:
-        slug, confidence = phases.of_out_of_memory(root.line, root.hints, root.phase)
-    failure = FAILURES[slug]
+    if slug == UNKNOWN:
+        named = "\n".join(root.hints)
+        slug = next((each for each, names in _BY_TRACEBACK if names.search(named)), UNKNOWN)
+        if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
+            return _unknown(life, root)
+        confidence = _TRACEBACK_CONFIDENCE
+    if slug == parallel.SHM and (silent := _start_stalled(life)) is not None:
+        return silent
     facts = life.facts.complete()
-    told = failure.numbers(root.text, facts) if failure.numbers is not None else Told()
-    sure = failure.deterministic if root.rule.deterministic is None else root.rule.deterministic
-    started = life.ready or life.serving or root.rule.rank >= Rank.DEATH
-    parts = [
-        failure.sentence[0].upper() + failure.sentence[1:] + ".",
-        told.explanation,
-        failure.why,
-    ]
-    if slug == serving.DEAD and life.error is not None:
-        parts.append(f"The first error that it shows: {life.error[1][:300]}")
+    phase, sentence = (life.phase or None), None
+    if slug == memory.OOM:
+        served = life.ready or life.serving
+        slug, confidence, read = phases.of_out_of_memory(root.text, root.hints, root.phase, served=served)  # fmt: skip
+        phase = phases.NUMBERS.get(slug) if read else None
+        if not read and slug in phases.NUMBERS:
+            sentence = phases.GUESSED[slug]
+    failure = FAILURES[slug]
+    evidence = life.evidence(root, phase=phase)
+    told = failure.numbers(root.text, evidence.facts) if failure.numbers is not None else Told()
+    variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
+    why = FAILURES[memory.OOM].why if sentence else failure.why
+    if variant is not None:
+        sentence, why = variant.sentence, variant.why
+    sentence = sentence or failure.sentence
+    of_variant = None if variant is None else variant.deterministic
+    answers = (told.deterministic, of_variant, root.rule.deterministic)
+    sure = next((each for each in answers if each is not None), failure.deterministic)
+    started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
+    parts = (_sentence(sentence), told.explanation, why)
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),
-        sentence=failure.sentence,
+        sentence=sentence,
         root_cause_line=root.line,
         line_number=root.number,
         explanation=" ".join(part for part in parts if part),
-        fixes=_fixes(told, failure),
+        fixes=_fixes(told, failure.cures if variant is None else variant.cures, evidence),
         facts=facts,
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
@@ -94,37 +130,113 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     )
 
 
+def _sentence(text: str) -> str:
+    return text if not text else f"{text[0].upper()}{text[1:]}."
+
+
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
     """Once it serves, what ends a start ends a request at most, unless the engine is said to be dead."""
     if root.rule.rank is Rank.REQUEST:
         return False
     started = life.ready or life.serving
-    return not (started and failure.deterministic) or serving.DEAD in life.findings
+    return not (started and failure.deterministic) or life.dead
 
 
-def _fixes(told: Told, failure: Failure) -> tuple[Fix, ...]:
-    """The log's own numbers first; general advice of the same flag has nothing to add to them."""
+def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
+    """The log's own numbers first; of the others those whose condition was read."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     general = (
-        fix for fix in failure.fixes if not fix.command or fix.command.split()[0] not in flags
+        each.fix
+        for each in cures
+        if each.when.holds(evidence)
+        and not (each.fix.command and each.fix.command.split()[0] in flags)
     )
     return (*told.fixes, *general)
 
 
-def _quiet(life: Life, *, of_vllm: bool) -> Diagnosis:
+def _unknown(life: Life, root: Finding) -> Diagnosis:
+    """An error that no rule knows is shown, and nothing is claimed of it."""
+    text = "No rule knows this error; it is the first of this log" + (
+        ", and the engine died." if life.dead else "."
+    )
+    return Diagnosis(
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
+        sentence="an error that no rule knows",
+        root_cause_line=root.line,
+        line_number=root.number,
+        explanation=text,
+        facts=life.facts.complete(),
+        ready=life.ready,
+        fatal=life.dead,
+    )
+
+
+def _start_stalled(life: Life) -> Diagnosis | None:
+    """Workers that do not answer again and again, before the engine ever came up."""
+    stalls = life.findings.get(parallel.SHM, [])
+    if life.ready or life.serving or len(stalls) < _STALLS:
+        return None
+    number, line = life.progress or (stalls[0].number, stalls[0].line)
+    last = Silence(number, line, "", None)
+    said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
+    return _silent(life, parallel.SHM, last, said, shown=stalls[0])
+
+
+def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None) -> Diagnosis:  # fmt: skip
+    failure = FAILURES[serving.HANG]
+    serves = life.ready or life.serving
+    evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
+    variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
+    sentence = failure.sentence if variant is None else f"{variant.sentence}: {phases.IN_WORDS[life.phase]}"  # fmt: skip
+    return Diagnosis(
+        failure=slug,
+        confidence=_SILENCE_CONFIDENCE,
+        sentence=sentence,
+        root_cause_line=last.line if shown is None else shown.line,
+        line_number=last.number if shown is None else shown.number,
+        explanation=f"{_sentence(sentence)} {said} {(variant or failure).why}",
+        fixes=_fixes(Told(), (variant or failure).cures, evidence),
+        facts=life.facts.complete(),
+        ready=life.ready,
+        fatal=shown is not None,
+    )
+
+
+def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     """No rule found a failure: is all well, or is it only not known?"""
     facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
-    if not of_vllm and not ready:
-        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is no log of vLLM", explanation="Nothing in it is written as vLLM writes.")  # fmt: skip
-    if life.error is not None:
-        number, line = life.error
-        text = "It shows an error that no rule knows; the line is the first of it."
-        return Diagnosis(failure=UNKNOWN, confidence=0.3, sentence="something failed that no rule knows", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+    if not scanner.of_vllm and not ready:
+        if scanner.of_kernel:
+            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="the kernel's log shows no GPU error and no killed process", explanation="Nothing in it explains why an engine would have ended.")  # fmt: skip
+        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is no log of vLLM", explanation="Nothing in it is written as vLLM writes, and it holds no error that is known.")  # fmt: skip
+    if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
+        return silent
     harmless = life.lived_with or (None if ready else life.warned)
     if harmless is not None:
         number, line = harmless
         text = "It went on after this line." if life.lived_with else "There are only warnings."
         return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
-    text = "It came up and works." if ready else "Nothing is wrong so far; the start is not complete in this log."  # fmt: skip
+    if life.asked_to_stop and not ready:
+        text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
+    elif ready:
+        text = "It came up and works."
+    else:
+        text = f"Nothing is wrong so far; the start is not complete in this log. {_sentence(phases.IN_WORDS[life.phase])}"  # fmt: skip
     return Diagnosis(failure=HEALTHY, confidence=0.9 if ready else 0.5, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
+    if ready:
+        found = stillness.of_statistics(scanner.reports, scanner.last)
+        if found is None:
+            return None
+        lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
+        since = f"since {found.since}" if found.since else "since this line"
+        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt looks the same)"  # fmt: skip
+        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.")  # fmt: skip
+    found = None if ready else stillness.of_start(life.progress, scanner.last)
+    if found is None or found.seconds is None:
+        return None
+    return _silent(life, serving.HANG, found, f"The last progress was at {found.since}; the log goes on for {found.seconds / 60:.0f} minutes.")  # fmt: skip

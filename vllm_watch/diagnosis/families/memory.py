@@ -1,35 +1,43 @@
-"""GPU memory: the KV cache does not fit, the weights do not, or another process holds it; and host memory."""
+"""GPU memory: the KV cache does not fit, the weights do not, or another process holds it; and host memory.
+
+Sources: vllm/v1/core/kv_cache_utils.py, vllm/v1/worker/{gpu_worker,utils}.py, csrc/cumem_allocator.cpp and
+vllm/v1/kv_offload of vLLM 0.8 to 0.32; vllm #51080, #55428 (pinning), #48140 (unified memory), #38270 (state
+blocks), #13941 (waking up); PyTorch's CUDACachingAllocator.
+"""
 
 from vllm_watch.diagnosis.families import memory_numbers
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 KV = "kv_cache_too_small"
 LOADING = "oom_loading_weights"
 PROFILING = "oom_kv_alloc_or_profiling"
 CAPTURE = "oom_cuda_graph_capture"
 RUNTIME = "oom_runtime"
+OOM = "out_of_memory"
 OCCUPIED = "gpu_occupied_by_other_process"
+PINNING = "host_memory_not_pinned"
 HOST = "cpu_ram_oom_killed"
 SWAP = "swap_space_too_large"
-
-OOM = "out_of_memory"
-"""Not a class: an out-of-memory error whose phase is still to be found (`phases.py`)."""
 
 RULES = (
     rule(KV, "max seq len", pattern=r"max seq len\s*\(?\d*\)?,? (?:\(?[\d.]+ Gi?B KV|is larger than the max)"),
     rule(KV, "To serve at least one request with"),
     rule(KV, "tokens that can be stored in KV cache", "available KV cache memory", pattern=r"larger than the (?:maximum number of tokens that can be stored in KV cache|available KV cache memory)"),
     rule(KV, "is needed, which is larger than the", "estimated maximum model length", rank=Rank.GENERAL),
-    rule(KV, "available Mamba cache blocks"),
+    rule(KV, "available Mamba cache blocks", "max_num_seqs (", pattern=r"exceeds? available (?:Mamba|state) cache blocks"),
+    rule(KV, "max seq len", pattern=r"max seq len\W.{0,20}is larger than", rank=Rank.GENERAL),
     rule(PROFILING, "No available memory for the cache blocks", "not enough GPU memory available to serve even a single token", "No usable cache memory left"),
     rule(OCCUPIED, "on startup is less than desired", pattern=r"(?:Free|Available) memory on (?:device|node) .{0,800}on startup is less than desired (?:GPU|CPU) memory utilization"),
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
-    rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|CUDA error: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY"),
+    rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
+    rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
+    rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
+    rule(PINNING, "pin memory", "pin_memory", "pinned memory", "pinned host memory", pattern=r"(?:Error|ERROR)\b.{0,200}(?:[Ff]ailed to (?:allocate )?pin(?:ned)?(?: host)? memory|cannot pin)"),
     rule(SWAP, "Too large swap space"),
+    rule(HOST, "Insufficient memory in", "Not enough memory on the host", pattern=r"Insufficient memory in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
     rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
@@ -39,97 +47,208 @@ RULES = (
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
-_LESS_CONTEXT = Fix("allow shorter requests: lower --max-model-len", "--max-model-len N")
-_FP8_KV = Fix("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8")
-_MORE_GPUS = Fix("spread the model over more GPUs", "--tensor-parallel-size 2")
-_QUANTIZED = Fix(
-    "serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights"
-)
-_HOLDERS = Fix(
-    "see who else holds memory on this GPU",
+_HOLDERS = cure(
+    "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
+    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b"),
 )
-_MORE_UTILIZATION = Fix(
-    "give vLLM more of the GPU, not above 0.95", "--gpu-memory-utilization 0.95"
+_HOLDERS_ELSEWHERE = (
+    cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
+    cure("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError")),
+)  # fmt: skip
+_LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE)
+_PAGE_CACHE = cure(
+    "free the page cache right before the start: on unified memory it counts as used GPU memory",
+    "sync; echo 3 > /proc/sys/vm/drop_caches",
+    when(facts=("unified_memory",)),
 )
-_SMALLER_STEP = Fix(
-    "profile with smaller steps: fewer tokens and requests at once",
-    "--max-num-batched-tokens 2048 --max-num-seqs 64",
+_SMALLER_STEP = cure(
+    "make steps smaller: fewer tokens at once",
+    "--max-num-batched-tokens 2048",
+    when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",)),
 )
+_UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_WAKING = Variant(
+    when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
+    sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
+    why="Memory that a sleeping engine gave back was taken by somebody else meanwhile, or was never there: waking up needs all of it at once.",
+    cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
+    deterministic=False,
+)  # fmt: skip
+_ON_UNIFIED = Variant(
+    when=when(facts=("unified_memory",)),
+    sentence="memory ran out on a machine whose GPU and CPU share one memory",
+    why=_UNIFIED,
+    cures=(_PAGE_CACHE, cure("see what the page cache and other processes hold", "free -g")),
+    deterministic=False,
+)
+
+_KV_STATE = Variant(
+    when=when(r"(?:Mamba|state) cache blocks"),
+    sentence="fewer state blocks fit than --max-num-seqs asks for",
+    why="A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.",
+    deterministic=True,
+)  # fmt: skip
+_KV_CPU = Variant(
+    when=when(r"VLLM_CPU_KVCACHE_SPACE"),
+    sentence="the KV cache on the CPU is smaller than one request of the full length",
+    cures=(cure("give it more host memory (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(r"VLLM_CPU_KVCACHE_SPACE")),),
+    deterministic=True,
+)  # fmt: skip
+
+_HOST_CURES = (
+    cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
+    cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
+    cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
+    cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
+)  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=KV,
-        sentence="the KV cache is smaller than one request of the full context length",
-        why="After weights, activations and CUDA graphs too little memory is left for one request of max_model_len tokens.",
-        fixes=(_LESS_CONTEXT, _FP8_KV, _MORE_UTILIZATION, _MORE_GPUS),
-        deterministic=True,
+        sentence="the memory left for the KV cache is smaller than one request of the full length",
+        why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
+        cures=(
+            cure("first see whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            cure("if none does, allow shorter requests (the message names the length that fits)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(")),
+        ),
+        deterministic=False,
+        variants=(
+            _KV_STATE,
+            _KV_CPU,
+            Variant(
+                when=when(facts=("memory_is_own",)),
+                sentence="the memory left for the KV cache is smaller than one request of the full length",
+                why="Weights, activations and graphs of this model take the rest of its share.",
+                cures=(cure("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+            ),
+            Variant(
+                when=when(facts=("memory_of_others",)),
+                sentence="another process held the GPU memory that the KV cache lacks",
+                why="The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
+                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",)))),
+            ),
+        ),
         numbers=memory_numbers.kv_too_small,
     ),
     Failure(
         slug=LOADING,
-        sentence="the weights do not fit into GPU memory",
-        why="GPU memory ran out while the weights were loaded; gpu_memory_utilization does not help here, since it bounds only what comes after.",
-        fixes=(_MORE_GPUS, _QUANTIZED, _HOLDERS, Fix("keep a part of the weights in host memory (slow)", "--cpu-offload-gb 10")),
-        deterministic=True,
+        sentence="GPU memory ran out while the weights were loaded",
+        why="gpu_memory_utilization does not help here: it bounds only what comes after the weights.",
+        cures=(
+            *_LOOK,
+            cure("if nobody else does, spread the model over more GPUs", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
+        ),
+        deterministic=False,
+        variants=(_ON_UNIFIED, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
         slug=PROFILING,
         sentence="GPU memory ran out while vLLM measured its peak or set the KV cache up",
-        why="The weights fit, but what they leave does not hold the activations of the largest step and a KV cache.",
-        fixes=(_SMALLER_STEP, _LESS_CONTEXT, _MORE_UTILIZATION, _MORE_GPUS, _QUANTIZED),
-        deterministic=True,
-        numbers=memory_numbers.out_of_memory,
+        why="The weights, or what another process holds, left too little for the largest step and a KV cache.",
+        cures=(*_LOOK, _SMALLER_STEP),
+        deterministic=False,
+        variants=(_ON_UNIFIED, _WAKING),
+        numbers=memory_numbers.no_blocks,
     ),
     Failure(
         slug=CAPTURE,
-        sentence="GPU memory ran out while CUDA graphs were captured or the sampler was warmed up",
+        sentence="GPU memory ran out while CUDA graphs were captured or kernels were warmed up",
         why="Graphs and warm-up need memory beside the share that gpu_memory_utilization gives to weights and KV cache.",
-        fixes=(
-            Fix("leave more memory free for it", "--gpu-memory-utilization 0.85"),
-            Fix("capture fewer graphs and warm up with fewer requests", "--max-num-seqs 64"),
-            Fix("do without CUDA graphs (slower decoding)", "--enforce-eager"),
+        cures=(
+            cure("warm up with fewer requests", "--max-num-seqs 64", when(r"warming up sampler with|lowering `?max_num_seqs")),
+            cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
-        deterministic=True,
-        numbers=memory_numbers.out_of_memory,
+        deterministic=False,
+        variants=(_ON_UNIFIED,),
+        numbers=memory_numbers.capture,
     ),
     Failure(
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
-        why="The engine came up, and a step needed more than was left: a larger batch, images, long prompts' log-probabilities, or another process on the GPU.",
-        fixes=(
-            Fix("leave more memory outside the KV cache", "--gpu-memory-utilization 0.85"),
-            Fix("make steps smaller", "--max-num-batched-tokens 2048 --max-num-seqs 64"),
-            _HOLDERS,
-        ),
+        why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
+        cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(serving=True, facts=("!unified_memory",)))),
         deterministic=False,
+        variants=(_WAKING, _ON_UNIFIED),
+        numbers=memory_numbers.out_of_memory,
+    ),
+    Failure(
+        slug=OOM,
+        sentence="GPU memory ran out; this log does not show in which phase",
+        why="What helps differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
+        cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
+        deterministic=False,
+        variants=(_ON_UNIFIED, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
         slug=OCCUPIED,
         sentence="something else already holds the GPU memory that vLLM was told to take",
-        why="At the start less memory was free than gpu_memory_utilization asks for, or what was free changed while vLLM measured it.",
-        fixes=(_HOLDERS, Fix("end what is left of an earlier vLLM, if nothing needs it", "vllm-watch gpus"), Fix("ask for no more than is free", "--gpu-memory-utilization N")),
+        why="At the start less memory was free than gpu_memory_utilization asks for, or what was free changed while vLLM measured it. The same start works once it is freed.",
+        cures=(*_LOOK, cure("end what is left of an earlier vLLM, if nothing needs it", "vllm-watch gpus", when(facts=("!unified_memory",)))),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(facts=("unified_memory",)),
+                sentence="less memory is free than vLLM was told to take, on a machine whose GPU and CPU share one memory",
+                why=_UNIFIED + " The check at the start does not know that they can be dropped.",
+                cures=(_PAGE_CACHE, cure("see what the page cache and other processes hold", "free -g")),
+            ),
+            Variant(
+                when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),
+                sentence="the free GPU memory changed while vLLM measured it: another process took or freed some",
+                why="The same start works when nobody else takes or frees memory on this GPU meanwhile.",
+                cures=(*_LOOK, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
+            ),
+        ),
         numbers=memory_numbers.occupied,
     ),
     Failure(
-        slug=HOST,
-        sentence="the host ran out of memory, or the process was killed for it",
-        why="A process of vLLM was ended by SIGKILL or could not get host memory. Loading needs room for the largest shard per worker, pinned buffers and swap space.",
-        fixes=(
-            Fix("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"),
-            Fix("raise the memory limit of the container or pod"),
-            Fix("need less: no CPU swap or offload", "--swap-space 0"),
+        slug=PINNING,
+        sentence="host memory for the KV offload could not be pinned; the GPU is not out of memory",
+        why="The failed registration stays pending, and CUDA reports it at the next call, as out of memory or invalid argument, wherever that is.",
+        cures=(
+            cure("offload less to host memory: a smaller cpu_bytes_to_use (or --kv-offloading-size)", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin", lacks=r"(?:code ?= ?|rror )801\b|[Nn]ot ?[Ss]upported")),
+            cure("see whether the memory may be locked, and how much there is", "ulimit -l; free -g"),
+            cure("of 512 GiB and more: take a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister", lacks=r"(?:code ?= ?|rror )801\b|[Nn]ot ?[Ss]upported")),
+            cure("confidential computing does not allow it: serve without KV offload", None, when(seen=r"HostRegister.{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)")),
         ),
         deterministic=False,
+    ),
+    Failure(
+        slug=HOST,
+        sentence="the host ran out of memory, or a process was killed",
+        why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+        cures=_HOST_CURES,
+        deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"cgroup|OOMKilled|MEMCG"),
+                sentence="the container ran out of the memory that it may use, and a process of it was killed",
+                why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                cures=_HOST_CURES,
+            ),
+            Variant(
+                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
+                sentence="the host ran out of memory, and the kernel killed a process",
+                why="Which took the memory need not be the one that was killed.",
+                cures=_HOST_CURES,
+            ),
+            Variant(
+                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
+                sentence="a process was killed (SIGKILL); this log does not show by whom",
+                why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
+                cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see what ended the container", "kubectl describe pod POD   (or docker inspect)")),
+            ),
+        ),
     ),
     Failure(
         slug=SWAP,
         sentence="more CPU swap space was asked for than the host has memory",
         why="--swap-space is per GPU and is pinned at the start.",
-        fixes=(Fix("ask for less", "--swap-space 0"),),
+        cures=(cure("ask for less", "--swap-space 0", when(r"Too large swap space")),),
         deterministic=True,
     ),
 )  # fmt: skip

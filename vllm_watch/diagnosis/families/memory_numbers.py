@@ -3,7 +3,7 @@
 import math
 import re
 
-from vllm_watch.diagnosis.numbers import DECIMAL, GROUPED, whole
+from vllm_watch.diagnosis.numbers import DECIMAL, GROUPED, WHOLE, whole
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
@@ -31,8 +31,40 @@ _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB|({DECIMAL}) GiB tota
 _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B) free")
 
 
+_STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
+_OWN = re.compile(
+    rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB already allocated"
+)
+
+OWN_RATIO = 0.85
+"""A process that holds so much of a GPU does not lack what another one holds."""
+
+OVERHEAD_RATIO = 0.2
+"""Peak, graphs and contexts take no more of a GPU; what is missing beyond that somebody else holds."""
+
+CLOSE_RATIO = 0.85
+"""So near to what was asked for, a lower utilization leaves nearly as much."""
+
+
+def is_own(facts: Facts) -> bool | None:
+    """Did this engine itself use the memory that the KV cache lacks? None: the log lacks the sums."""
+    total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
+    weights, left = facts.get("weights_gib"), facts.get("kv_cache_gib")
+    numbers = [each for each in (total, share, weights, left) if isinstance(each, (int, float))]
+    if len(numbers) < 4:  # noqa: PLR2004 - all of them
+        return None
+    total, share, weights, left = numbers
+    return total * share - weights - left <= OVERHEAD_RATIO * total
+
+
 def kv_too_small(text: str, facts: Facts) -> Told:
     """The largest context that would have fitted, and the share of the GPU that this one needs."""
+    if found := _STATE.search(text):
+        fix = Fix(
+            "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
+        )
+        told = f"{found[1]} requests were to run at once, and {found[2]} blocks fit."
+        return Told(told, (fix,) if whole(found[2]) else ())
     length = _LENGTH.search(text)
     wanted = whole(length[1]) if length else None
     gib = _GIB.search(text)
@@ -41,19 +73,52 @@ def kv_too_small(text: str, facts: Facts) -> Told:
         fits = whole(found[1])
     elif gib and wanted and float(gib[1]) > 0:
         fits = int(wanted * float(gib[2]) / float(gib[1]))
+    own = is_own(facts)
     said, fixes = [], []
     if gib:
         context = f"{wanted:,} tokens" if wanted else "The full context"
-        said.append(f"{context} need {gib[1]} GiB of KV cache; {gib[2]} GiB are left.")
+        said.append(f"{context} need {gib[1]} GiB of KV cache; {gib[2]} GiB were left.")
     if fits and fits >= BLOCK_TOKENS:
         fits -= fits % BLOCK_TOKENS
-        said.append(f"About {fits:,} tokens would have fitted.")
-        fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
-    if gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
+        said.append(f"About {fits:,} tokens would have fitted into what was left.")
+        if own:
+            fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
+    if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
         fixes.append(
             Fix("or give vLLM the missing share of the GPU", f"--gpu-memory-utilization {share}")
         )
-    return Told(" ".join(said), fixes)
+    if own is not None:
+        said.append("By the sums of this log the engine itself used the rest of its share." if own else "By the sums of this log another process held the memory that is missing.")  # fmt: skip
+    return Told(" ".join(said), fixes, own or False)
+
+
+def no_blocks(text: str, facts: Facts) -> Told:
+    """Whether weights and peak leave anything, where the log has the sums."""
+    told = out_of_memory(text, facts)
+    total, share, weights = (
+        facts.get(each)
+        for each in ("gpu_memory_total_gib", "gpu_memory_utilization", "weights_gib")
+    )
+    if not all(isinstance(each, (int, float)) for each in (total, share, weights)):
+        return told
+    total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
+    said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
+    if weights > total * share * OWN_RATIO:
+        fix = Fix("spread the model over more GPUs, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
+        return Told(said, (fix,), deterministic=True)
+    if share < UTILIZATION_MAX - 0.03:
+        return Told(said, (Fix("give vLLM more of the GPU, if nobody else uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
+    return Told(said)
+
+
+def capture(text: str, facts: Facts) -> Told:
+    """A smaller share, where the log names the share."""
+    told = out_of_memory(text, facts)
+    share = facts.get("gpu_memory_utilization")
+    if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004
+        return told
+    fix = Fix("leave more memory free for it", f"--gpu-memory-utilization {share - 0.05:.2f}")
+    return Told(told.explanation, (fix,))
 
 
 def _share(missing_gib: float, facts: Facts) -> float | None:
@@ -74,15 +139,17 @@ def occupied(text: str, facts: Facts) -> Told:
     free, total, share, wanted = (float(each) for each in found.groups())
     said = f"{free:g} of {total:g} GiB were free; a share of {share:g} is {wanted:g} GiB."
     possible = (free / total - UTILIZATION_MARGIN) * 100 // 1 / 100 if total else 0.0
-    if 0 < possible < share:
+    if 0 < possible < share and free >= CLOSE_RATIO * wanted and "unified_memory" not in facts:
         flag = f"--gpu-memory-utilization {possible:g}"
-        return Told(said, (Fix("or ask for no more than was free", flag),))
+        return Told(said, (Fix("or ask for no more than was free, which is little less", flag),))
     return Told(said)
 
 
 def out_of_memory(text: str, facts: Facts) -> Told:
     """What was asked for, and what there was."""
     tried, capacity, left = _TRIED.search(text), _CAPACITY.search(text), _LEFT.search(text)
+    own, total = _OWN.search(text), capacity and (capacity[1] or capacity[2])
+    must = bool(own and total and float(own[1] or own[2]) >= OWN_RATIO * float(total))
     if not tried:
         return Told()
     said = f"It tried to allocate {tried[1]}"
@@ -90,4 +157,6 @@ def out_of_memory(text: str, facts: Facts) -> Told:
         said += f" with {left[1] or left[2]} free"
     if capacity:
         said += f" of {capacity[1] or capacity[2]} GiB"
-    return Told(said + ".")
+    if "unified_memory" in facts:
+        must = False
+    return Told(said + ".", deterministic=must or None)

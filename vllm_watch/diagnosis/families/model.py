@@ -1,7 +1,12 @@
-"""The model: not found, not allowed, of an unknown kind, or at odds with its configuration, tokenizer or adapter."""
+"""The model: not found, not allowed, of an unknown kind, or at odds with its configuration, tokenizer or adapter.
 
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+And the flags that vLLM does not take. Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
+0.32; huggingface_hub's errors; huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084
+(TokenizersBackend); vllm #22072 (a flag that is none).
+"""
+
+from vllm_watch.diagnosis.families import model_numbers
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 GATED = "hf_gated_or_auth"
 ABSENT = "hf_not_found_or_offline"
@@ -9,12 +14,17 @@ ARCHITECTURE = "unsupported_architecture"
 TOKENIZER = "tokenizer_mismatch_or_missing_chat_template"
 LORA = "lora_mismatch"
 CONFIG = "rope_or_config_mismatch"
+FLAG = "unknown_flag"
+FLAG_VALUE = "wrong_flag_value"
 
 RULES = (
     rule(GATED, "GatedRepoError", "annot access gated repo", "access a gated repo", "Invalid user token", "LocalTokenNotFoundError", "Token is required (", "Invalid username or password", "Invalid credentials in Authorization header", "is restricted. You must"),
     rule(GATED, "Access to model", "is restricted and you are not in the authorized list", pattern=r"Access to model \S+ is restricted|is restricted and you are not in the authorized list"),
     rule(GATED, "Client Error", pattern=r"(?:401|403) Client Error.{0,40}(?:for url:? \S{0,400}huggingface|$)|(?:401|403) Client Error:? (?:Unauthorized|Forbidden)", rank=Rank.GENERAL),
-    rule(ABSENT, "HFValidationError", "RepositoryNotFoundError", "RevisionNotFoundError", "LocalEntryNotFoundError", "EntryNotFoundError", "OfflineModeIsEnabled", "Repository Not Found for url", "Revision Not Found for url", "HfHubHTTPError", "outgoing traffic has been disabled", "is not a valid model identifier listed on", "Invalid repository ID or local directory specified", "annot find any model weights with", "No supported config format found", "Invalid repository ID", "HfUriError", "Incorrect path_or_model_id", "Consistency check failed: file should be"),
+    rule(ABSENT, "HFValidationError", "RepositoryNotFoundError", "RevisionNotFoundError", "LocalEntryNotFoundError", "EntryNotFoundError", "OfflineModeIsEnabled", "Repository Not Found for url", "Revision Not Found for url", "HfHubHTTPError", "outgoing traffic has been disabled", "is not a valid model identifier listed on", "Invalid repository ID or local directory specified", "annot find any model weights with", "No supported config format found", "Invalid repository ID", "HfUriError", "Incorrect path_or_model_id", "Consistency check failed: file should be", "is not a local folder and is not a valid model"),
+    rule(ABSENT, "Too Many Requests", "Status(429)", "429 Client Error", "rate limit", pattern=r"429 Client Error|Status\(429\)|429 Too Many Requests|client error \(429|(?:huggingface|hf\.co|[Hh]ub).{0,200}rate limit", deterministic=False),
+    rule(ABSENT, "CAS service error", "xet", "Xet", pattern=r"CAS service error|(?:hf_xet|xethub|xet_get|XetError|[Xx]et storage).{0,200}(?:[Ee]rror|[Ff]ail|[Tt]ime)", deterministic=False),
+    rule(ABSENT, "Client Error", "Server Error", pattern=r"(?:404 Client|5\d\d Server) Error.{0,300}(?:huggingface|hf\.co|modelscope)", deterministic=False, rank=Rank.GENERAL),
     rule(ABSENT, "Repo id must", "does not appear to have", "Error no file named", "is not the path to a directory", "an't load the configuration of", "annot find the requested files", pattern=r"Repo id must (?:be|use)|does not appear to have (?:a file named|files? named|any)|Error no file named|is not the path to a directory containing|[Cc]an't load the configuration of|[Cc]annot find the requested files"),
     rule(ABSENT, "ouldn't connect to", "annot reach", "huggingface.co", "hf-mirror", "modelscope", pattern=r"[Cc]ouldn't connect to '?https?://\S*|[Cc]annot reach https?://|HTTPSConnectionPool\(host='?(?:[\w.-]{0,80}(?:huggingface|hf|modelscope))|(?:ConnectionError|ConnectTimeout|SSLError|ReadTimeout|NameResolutionError|MaxRetryError|ProxyError)\b.{0,800}(?:huggingface|modelscope|hf-mirror)", deterministic=False),
     rule(ABSENT, "SafetensorError", "HeaderTooLarge", "HeaderTooSmall", "MetadataIncompleteBuffer", "InvalidHeaderDeserialization", "PytorchStreamReader failed", rank=Rank.GENERAL),
@@ -42,56 +52,286 @@ RULES = (
     rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL),
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
-    rule(CONFIG, "unrecognized arguments:", "invalid choice:", "mutually exclusive", pattern=r"error: (?:unrecognized arguments|argument .{0,80}: (?:invalid|expected))|are mutually exclusive", rank=Rank.GENERAL),
+    rule(CONFIG, "Value error, ", rank=Rank.GENERAL),
+    rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
+    rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
+    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
+    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument .{0,80}: (?:invalid|expected|not allowed|ignored|conflicting)|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
-_TOKEN = Fix("pass the token into the container too", "docker run -e HF_TOKEN=$HF_TOKEN …")
+_NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic)"
+_DAMAGED = r"SafetensorError|HeaderTooLarge|HeaderTooSmall|MetadataIncompleteBuffer|InvalidHeaderDeserialization|PytorchStreamReader|Consistency check failed"
+_PINNED_TRANSFORMERS = cure("install the version that this vLLM was made for: its own requirements name it", "python -m pip check")  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=GATED,
         sentence="Hugging Face does not let this token (or no token) have the model",
-        why="The repository is gated or private: its licence must be accepted by the account, and its token must reach vLLM.",
-        fixes=(Fix("accept the licence on the model's page, with the account of the token"), Fix("log in, or set the token", "export HF_TOKEN=hf_…"), _TOKEN),
+        why="The repository is gated or private, or the token is wrong: the account of the token needs access, and the token must reach vLLM.",
+        cures=(
+            cure("accept the licence on the model's page, with the account of the token", None, when(r"gated|restricted|authorized list|licen[cs]e", lacks=r"Invalid (?:user token|username|credentials)")),
+            cure("log in, or set the token (in a container: pass it on with -e HF_TOKEN)", "export HF_TOKEN=hf_…", when(r"401|403|oken|gated|restricted|password|redentials")),
+        ),
         deterministic=True,
     ),
     Failure(
         slug=ABSENT,
         sentence="the model's files are not where vLLM looks for them",
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
-        fixes=(
-            Fix("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
-            Fix("mount it, or check the repository's name", "docker run -v /models:/models …"),
-            Fix("without network, download first", "hf download ORG/MODEL"),
+        cures=(
+            cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
+            cure("mount it into the container", "docker run -v /models:/models …", when(r"['\"` ]/\w\S*|Repo id must|FileNotFoundError|No such file")),
+            cure("check the repository's name and revision on huggingface.co", None, when(r"not a (?:local folder|valid model)|RepositoryNotFound|RevisionNotFound|Repository Not Found|Revision Not Found|404")),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"\b429\b|rate limit"),
+                sentence="Hugging Face refused the download for now: too many requests (429)",
+                why="The limit is per account or address and passes by itself; many replicas that start at once reach it.",
+                cures=(
+                    cure("wait some minutes and start again; download once into a shared cache instead of per replica", "hf download ORG/MODEL"),
+                    cure("log in: limits are higher with a token", "export HF_TOKEN=hf_…", when(r"\b429\b")),
+                    cure("if the files are already in the cache, do not ask the hub", "HF_HUB_OFFLINE=1", when(r"api/models|/resolve/")),
+                    cure("download without the Xet store", "HF_HUB_DISABLE_XET=1", when(r"[Xx]et|CAS service")),
+                ),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"CAS service error|[Xx]et"),
+                sentence="the download from Hugging Face's Xet store failed",
+                cures=(cure("download again, without the Xet store if need be", "HF_HUB_DISABLE_XET=1", when(r"CAS service|[Xx]et")),),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(_DAMAGED),
+                sentence="a weight file is damaged or was not downloaded whole",
+                why="Git LFS pointers in place of the files, an interrupted download or a full disk leave such files.",
+                cures=(cure("compare its size with the repository's (a Git LFS pointer has about 130 bytes)", "ls -lL /path/to/model"), cure("download that file again", "hf download ORG/MODEL --force-download", when(_DAMAGED))),
+            ),
+            Variant(
+                when=when(_NETWORK),
+                sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
+                cures=(
+                    cure("see whether this host (this container) reaches the hub", "curl -sI https://huggingface.co"),
+                    cure("without network, download on a host that has it, and mount the folder", "hf download ORG/MODEL", when(_NETWORK)),
+                ),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"5\d\d Server Error"),
+                sentence="Hugging Face answered with an error of its own",
+                cures=(cure("wait and start again", "curl -sI https://huggingface.co"),),
+                deterministic=False,
+            ),
+        ),
     ),
     Failure(
         slug=ARCHITECTURE,
-        sentence="this vLLM (with its Transformers) does not know this kind of model",
-        why="The architecture named in config.json has no implementation in this release, or what implements it does not fit the checkpoint.",
-        fixes=(Fix("take a newer vLLM: most models need at least the release after theirs", "pip install -U vllm"), Fix("if the model type is what Transformers does not know", "pip install -U transformers"), Fix("look the architecture up in vLLM's list of supported models")),
+        sentence="this vLLM (with its Transformers) does not serve this model as it is",
+        why="The architecture has no implementation in this release, or the one it has does not fit the checkpoint or the flags.",
+        cures=(
+            cure("look the architecture up in vLLM's list of supported models, with the release that first has it"),
+            cure("take a vLLM release made after the model", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
+        ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"failed to be inspected"),
+                sentence="importing this model's code failed, so vLLM could not inspect its architecture",
+                why="The architecture is known; the error that the import raised stands before this line.",
+                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"),),
+            ),
+            Variant(
+                when=when(r"Transformers does not recognize|CONFIG_MAPPING|not recognize this architecture"),
+                sentence="the installed Transformers does not know this model type",
+                why="Transformers and vLLM must both know it, and a vLLM release takes only some versions of Transformers.",
+                cures=(cure("take a vLLM release whose Transformers knows it (or its nightly, for a model of these days)", None, when(r"not recognize|CONFIG_MAPPING")), cure("see which versions are installed and fit", "python -m pip check")),
+            ),
+            Variant(
+                when=when(r"Pipeline parallelism is not supported"),
+                sentence="this model cannot be split by pipeline parallelism",
+                cures=(cure("use tensor parallelism alone", "--pipeline-parallel-size 1", when(r"Pipeline parallelism")),),
+            ),
+            Variant(
+                when=when(r"no module or parameter named|were not initialized from checkpoint|are not initialized from checkpoints|KeyError: '"),
+                sentence="the names of the checkpoint's weights are not those that this vLLM's implementation of the model has",
+                why="The implementation is older or newer than the checkpoint, or the checkpoint is a variant (an adapter, another quantization) that it does not read.",
+                cures=(cure("compare the names with those in model.safetensors.index.json"), cure("see which vLLM release the model's page asks for")),
+            ),
+            Variant(
+                when=when(r"does not support the|--runner|'embed' task|This model does not support"),
+                sentence="this model does not do the task that it was started for",
+                cures=(cure("leave --task or --runner out, or name one that the message lists", None, when(r"task|runner")),),
+            ),
+            Variant(
+                when=when(r"GGUF"),
+                sentence="this vLLM does not read this architecture from a GGUF file",
+                cures=(cure("serve the original weights (safetensors) or another quantization of them", None, when(r"GGUF")),),
+            ),
+        ),
     ),
     Failure(
         slug=TOKENIZER,
         sentence="the tokenizer or its chat template is missing or does not fit",
-        why="A base model has no chat template, a template refuses the order of roles, or tokenizer files are missing, damaged or newer than the installed libraries.",
-        fixes=(Fix("give a template", "--chat-template ./template.jinja"), Fix("or ask /v1/completions, which needs none"), Fix("for a tokenizer that cannot be loaded, name a complete one", "--tokenizer ORG/MODEL"), Fix("and renew the libraries", "pip install -U transformers tokenizers")),
+        why="",
+        cures=(),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"okenizer class TokenizersBackend"),
+                sentence="the checkpoint was saved with transformers 5, and this server runs an older one",
+                why="transformers 5 writes tokenizer_class TokenizersBackend, which transformers 4 does not know.",
+                cures=(
+                    cure("take a vLLM release that runs on transformers 5 (or, where this vLLM allows it, install it)", "pip install 'transformers>=5'", when(r"TokenizersBackend")),
+                    cure("or set tokenizer_class in the model's tokenizer_config.json to its own class, such as Qwen2Tokenizer", None, when(r"TokenizersBackend")),
+                ),
+            ),
+            Variant(
+                when=when(r"okenizer class \S+ does not exist"),
+                sentence="the installed Transformers does not have the tokenizer class that the model names",
+                why="The class came with a later Transformers, or the model brings it as code of its own.",
+                cures=(
+                    cure("see tokenizer_class in tokenizer_config.json, and the Transformers version it came with", "python -c 'import transformers; print(transformers.__version__)'"),
+                    cure("if the repository brings its code (auto_map in tokenizer_config.json), allow it", "--trust-remote-code", when(r"does not exist")),
+                ),
+            ),
+            Variant(
+                when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
+                sentence="the chat template refused the messages of a request",
+                why="The template of this model allows only some orders of roles; the engine lives on.",
+                cures=(cure("send roles as the template wants them, or give another template", "--chat-template ./template.jinja", when(r"roles|role|Template|message")),),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"[Cc]hat[_ ]template|ChatTemplate"),
+                sentence="the model has no chat template, or the one that was named cannot be read",
+                cures=(
+                    cure("check the path of the template, seen from inside the container", "ls -l template.jinja", when(r"looks like a file path|not found|does not exist")),
+                    cure("give a template", "--chat-template ./template.jinja", when(r"template", lacks=r"looks like a file path")),
+                    cure("or ask /v1/completions, which needs none", None, when(r"no longer allowed|must provide|is not set|not defined|no chat template")),
+                ),
+            ),
+            Variant(
+                when=when(r"untagged enum|data did not match"),
+                sentence="tokenizer.json was written by a later version of the tokenizers library",
+                cures=(cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
+            ),
+            Variant(
+                when=when(r"has no attribute"),
+                sentence="the tokenizer does not have what this vLLM (or the model's own code) asks of it",
+                why="Transformers and vLLM are of different times: an attribute was removed in one and is used in the other.",
+                cures=(_PINNED_TRANSFORMERS,),
+            ),
+            Variant(
+                when=when(r"."),
+                sentence="the tokenizer's files are missing, damaged or of another kind",
+                cures=(
+                    cure("see whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
+                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)|Failed to load the tokenizer")),
+                ),
+            ),
+        ),
     ),
     Failure(
         slug=LORA,
         sentence="the LoRA adapter does not fit the server's settings or the model",
-        why="Rank, target modules, vocabulary or number of adapters go beyond what the engine was started with, or this model takes no LoRA.",
-        fixes=(Fix("allow its rank", "--enable-lora --max-lora-rank 64"), Fix("see what the adapter targets", "cat adapter_config.json"), Fix("or merge it into the model before serving")),
+        why="",
+        cures=(cure("see what the adapter targets", "cat adapter_config.json"),),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"(?:LoRA rank|Adapter rank) \S+ is greater than|max_lora_rank"),
+                sentence="the adapter's rank is larger than the server allows",
+                deterministic=True,
+            ),
+            Variant(
+                when=when(r"is not enabled|not enabled"),
+                sentence="the server was started without LoRA",
+                cures=(cure("allow adapters", "--enable-lora", when(r"not enabled")),),
+            ),
+            Variant(
+                when=when(r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|no support for LORA"),
+                sentence="this vLLM does not serve LoRA adapters for this model",
+                cures=(cure("merge the adapter into the model's weights before serving (peft: merge_and_unload)", None, when(r"support")),),
+            ),
+            Variant(
+                when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|DoRA|Adapter bias|nsupported LoRA"),
+                sentence="the adapter changes modules that this vLLM cannot serve as LoRA",
+                why="Its rank has nothing to do with it: the names in target_modules are not among those of this model's implementation.",
+                cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
+            ),
+            Variant(
+                when=when(r"No adapter found|does not exist|not found|path must be|Loading lora \S+ failed|adapter_config\.json"),
+                sentence="the adapter is not where vLLM looks for it",
+                cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
+            ),
+            Variant(
+                when=when(r"[Nn]o free (?:LoRA|lora) slots|number of GPU LoRA slots|max_cpu_loras"),
+                sentence="more adapters are asked for at once than the server has slots",
+                cures=(cure("allow more at once (each takes GPU memory)", "--max-loras N", when(r"slots|max_cpu_loras")),),
+                deterministic=False,
+            ),
+        ),
+        numbers=model_numbers.lora,
     ),
     Failure(
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
-        why="A length, RoPE entry, shape or flag is not what the others imply; often the files are of another revision, or of another library version.",
-        fixes=(Fix("take the length that the model was made for: leave the flag out", "--max-model-len auto"), Fix("download config and weights again, from one revision"), Fix("renew the library that reads them", "pip install -U vllm transformers")),
+        why="A length, RoPE entry or shape is not what the others imply.",
+        cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
+        deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"User-specified max_model_len"),
+                sentence="--max-model-len is longer than the model was made for",
+                cures=(cure("leave --max-model-len out, or take the length that the message names", None, when(r"max_model_len")),),
+            ),
+            Variant(
+                when=when(r"max_num_batched_tokens \(\d+\) (?:is smaller|must be)"),
+                sentence="--max-num-batched-tokens is too small beside the other limits",
+                cures=(cure("raise --max-num-batched-tokens, or let it out", None, when(r"max_num_batched_tokens")),),
+            ),
+            Variant(
+                when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
+                sentence="the RoPE entry of the model's config.json is not what the installed Transformers and vLLM read",
+                why="Its form changed (type became rope_type, rope_scaling became rope_parameters).",
+                cures=(cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for", "python -m pip check"),),
+            ),
+            Variant(
+                when=when(r"has no attribute|text_config"),
+                sentence="the model's config has not the entry that this vLLM reads",
+                why="Transformers and vLLM are of different times, or the config is of another kind of model.",
+                cures=(_PINNED_TRANSFORMERS,),
+            ),
+            Variant(
+                when=when(r"Value error, |validation error"),
+                sentence="a setting was refused; the message says which, and why",
+                cures=(cure("see what the flag takes", "vllm serve --help=all"),),
+            ),
+            Variant(
+                when=when(r"shape|[Ss]ize|load weight|vocab"),
+                sentence="weights and config.json (or the implementation) disagree on a shape",
+                cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
+            ),
+        ),
+    ),
+    Failure(
+        slug=FLAG,
+        sentence="the command line has an argument that this version of vLLM does not know",
+        why="argparse ends the process, and each start ends in the same way.",
+        cures=(),
+        deterministic=True,
+        numbers=model_numbers.unknown_flag,
+    ),
+    Failure(
+        slug=FLAG_VALUE,
+        sentence="a flag has a value that this version does not take, or lacks one",
+        why="argparse ends the process, and each start ends in the same way.",
+        cures=(
+            cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
+            cure("see what the flag takes", "vllm serve --help=all"),
+        ),
         deterministic=True,
     ),
 )  # fmt: skip

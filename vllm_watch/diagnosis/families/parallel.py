@@ -1,8 +1,12 @@
-"""Many GPUs and many processes: tensor parallelism, NCCL, Ray, shared memory, ports."""
+"""Many GPUs and many processes: tensor parallelism, NCCL, Ray, shared memory, ports.
+
+Sources: vllm/config/parallel.py, vllm/distributed and vllm/v1/executor of vLLM 0.6 to 0.32; NCCL, Gloo and
+Ray; flashinfer #2394 (pidfd_getfd); vllm-ascend #1704, #3162, #5135 (HCCL).
+"""
 
 from vllm_watch.diagnosis.families import parallel_numbers
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+from vllm_watch.diagnosis.report import UNKNOWN
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 TP_GPUS = "tp_exceeds_gpus"
 TP_HEADS = "tp_not_dividing_heads"
@@ -11,10 +15,12 @@ NCCL_TIMEOUT = "nccl_timeout"
 SHM = "shm_broadcast_hang"
 RAY = "ray_failure"
 PORT = "port_in_use"
+PTRACE = "ptrace_denied"
 
 RULES = (
     rule(TP_GPUS, "World size (", pattern=r"World size \(\d+\) is larger than the number of available GPUs"),
     rule(TP_GPUS, "number of required", pattern=r"number of required \w+ exceeds the total number of available", quiet=True),
+    rule(TP_GPUS, "but only", pattern=r"tensor_parallel_size ?= ?\d+ but only \d+ GPUs? (?:are )?available"),
     rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w{0,20}|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
@@ -24,11 +30,14 @@ RULES = (
     rule(NCCL_TIMEOUT, "milliseconds before timing out", "Some NCCL operations have failed or timed out", "Heartbeat monitor timed out!", "Timeout at NCCL work", "Timeout waiting for key: default_pg", rank=Rank.GENERAL),
     rule(NCCL_TIMEOUT, "Timed out waiting", "Wait timeout", "wait timeout", pattern=r"[Tt]imed out waiting \d+ ?ms for (?:send|recv) operation|[Ww]ait timeout after \d+ ?ms", rank=Rank.GENERAL),
     rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", "ncclRemoteError", rank=Rank.GENERAL),
-    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", "HCCL error", pattern=r"(?:NCCL|RCCL|HCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d", rank=Rank.GENERAL),
+    rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d", rank=Rank.GENERAL),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
+    rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", rank=Rank.GENERAL),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", "Connection closed by peer", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}EADDRINUSE)|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined|gloo.{0,800}Connection closed by peer", rank=Rank.GENERAL),
+    rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
+    rule(UNKNOWN, "OCI runtime create failed", "executable file not found in $PATH", rank=Rank.GENERAL),
     rule(NCCL, "client socket has timed out", "client socket has failed to connect", rank=Rank.GENERAL),
     rule(SHM, "No available", pattern=r"No available (?:shared memory broadcast )?block found in \d+ ?(?:second|s\b)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(SHM, "RPC call to", pattern=r"RPC call to \w+ timed out", rank=Rank.SYMPTOM),
@@ -47,21 +56,22 @@ RULES = (
     rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort \d+ is already (?:in use|allocated|being used)", numeric=True),
 )  # fmt: skip
 
-_DEBUG = Fix(
+_ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|NPU|npu"
+_DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
+    when(lacks=_ASCEND),
 )
-_SHM = Fix("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)")
 
 FAILURES = (
     Failure(
         slug=TP_GPUS,
-        sentence="more GPUs were asked for than there are",
+        sentence="more GPUs were asked for than this process sees",
         why="tensor × pipeline parallel size is the number of GPUs one engine takes, and this process (or the Ray cluster) sees fewer.",
-        fixes=(
-            Fix("see what this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"),
-            Fix("ask for as many as there are", "--tensor-parallel-size N"),
-            Fix("in a container, pass the GPUs through", "docker run --gpus all …"),
+        cures=(
+            cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")),
+            cure("in a container, pass the GPUs through", "docker run --gpus all …", when(r"\(0\)|no GPU available|only 0 GPU", lacks=r"hipError|HIP")),
+            cure("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
         ),
         deterministic=True,
         numbers=parallel_numbers.too_few_gpus,
@@ -70,51 +80,97 @@ FAILURES = (
         slug=TP_HEADS,
         sentence="the model cannot be cut into so many equal parts",
         why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide.",
-        fixes=(
-            Fix("take a size that divides, usually a smaller power of two", "--tensor-parallel-size N"),
-            Fix("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N"),
+        cures=(
+            cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"pipeline"),
+                sentence="the model's layers cannot be divided among so many pipeline stages",
+                cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
+            ),
+            Variant(
+                when=when(r"(?:min_|group_size|block|pack_factor|partition)"),
+                sentence="the parts of a quantized layer are no multiple of the quantization's group at this tensor parallel size",
+                cures=(cure("take a smaller tensor parallel size (half of it), or an unquantized or otherwise quantized version", None, when(r"divisible")),),
+            ),
+        ),
         numbers=parallel_numbers.not_dividing,
     ),
     Failure(
         slug=NCCL,
-        sentence="the workers could not set up communication between the GPUs (NCCL, Gloo or their rendezvous)",
-        why="Usual causes: too little /dev/shm in a container, the wrong network interface between hosts, broken peer-to-peer access, two ranks on one GPU, or no GPU memory left for NCCL.",
-        fixes=(_DEBUG, _SHM, Fix("between hosts, name the network interface", "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0"), Fix("try without peer-to-peer access", "NCCL_P2P_DISABLE=1")),
+        sentence="the workers could not set up (or lost) communication between the GPUs",
+        why="The rank that reports it is often not the one that failed: read the first error of every rank.",
+        cures=(
+            _DEBUG,
+            cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
+            cure("between hosts, name the network interface", "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
+            cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
+            cure("leave GPU memory for NCCL, or free what another process holds", "nvidia-smi", when(r"Cuda failure 2|out of memory")),
+        ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(_ASCEND),
+                sentence="HCCL could not set up (or lost) communication between the NPUs",
+                why="The code (EI…, EJ…, ERR…) says which call; the line after it often has HCCL's own cause and solution.",
+                cures=(
+                    cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"),
+                    cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"),
+                    cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout")),
+                ),
+            ),
+        ),
     ),
     Failure(
         slug=NCCL_TIMEOUT,
-        sentence="one rank waited for the others until NCCL gave up",
-        why="A collective operation did not end in time: another rank crashed, hangs, or the link between them is broken. The rank that did not arrive is the one to look at.",
-        fixes=(Fix("look for the rank without this message and its last lines"), Fix("look for GPU errors on all hosts", "dmesg -T | grep -i xid"), _DEBUG, Fix("try without peer-to-peer access", "NCCL_P2P_DISABLE=1")),
+        sentence="one rank waited for the others until the collective operation timed out",
+        why="Another rank crashed, hangs, or the link between them is broken. The rank that did not arrive is the one to examine.",
+        cures=(cure("read the last lines of the rank without this message"), cure("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
         deterministic=False,
     ),
     Failure(
         slug=SHM,
         sentence="a worker has not answered the engine for a minute or more",
         why="The engine waits on the shared-memory queue to its workers. Once is normal during a long compilation or load; repeated while requests wait, a worker is dead or hangs.",
-        fixes=(
-            Fix("see what the workers do", "py-spy dump --pid PID_OF_WORKER"),
-            Fix("look for GPU errors", "dmesg -T | grep -i xid"),
-            Fix("if nothing moves, restart the engine"),
+        cures=(
+            cure("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
+            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND)),
+            cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
         ),
         deterministic=False,
     ),
     Failure(
         slug=RAY,
         sentence="Ray could not start or keep the workers",
-        why="The Ray cluster under vLLM failed: a worker process died, a node is missing or differs, or its resources do not suffice.",
-        fixes=(Fix("see what the cluster has", "ray status"), Fix("read the dead worker's own log", "ls /tmp/ray/session_latest/logs"), Fix("on a single host, do without Ray", "--distributed-executor-backend mp")),
+        why="A worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
+        cures=(
+            cure("see what the cluster has", "ray status"),
+            cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
+            cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
+            cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
+            cure("free space for Ray's session", "df -h /tmp", when(r"over \d+% full|Object creation will fail")),
+        ),
         deterministic=False,
     ),
     Failure(
         slug=PORT,
         sentence="the port is taken by another process",
         why="vLLM could not bind: another server, or what is left of an earlier vLLM, listens there.",
-        fixes=(Fix("see who listens", "ss -ltnp"), Fix("end it, or take another port", "--port 8001")),
+        cures=(cure("see who listens", "ss -ltnp"), cure("end it, or take another port", "--port N", when(r"rrno 98|already in use|already allocated|EADDRINUSE|Address in use"))),
         deterministic=False,
         numbers=parallel_numbers.port,
+    ),
+    Failure(
+        slug=PTRACE,
+        sentence="the kernel does not let one worker take memory handles from another (ptrace)",
+        why="CUDA memory is shared between workers by file descriptors; pidfd_getfd needs ptrace rights, which containers and Yama withhold.",
+        cures=(
+            cure("in a container, allow it", "docker run --cap-add=SYS_PTRACE …", when(r"pidfd|ptrace")),
+            cure("on the host, see Yama's setting (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
+            cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF"),
+        ),
+        deterministic=True,
     ),
 )  # fmt: skip

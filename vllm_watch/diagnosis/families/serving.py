@@ -1,52 +1,154 @@
-"""What goes wrong in a server that runs: the GPU, a request, the engine itself."""
+"""What goes wrong in a server that runs: the GPU, a request, the engine itself.
+
+Sources: the NVIDIA driver and NVIDIA's catalogue of Xid errors, ROCm's HSA status codes, CANN's error codes
+(vllm-ascend #16649, #5135), vllm/v1/engine and vllm/v1/core/sched of vLLM 0.8 to 0.32, vllm #43920 and #30346
+(grammars), #30320 and #43884 (assertions).
+"""
 
 from vllm_watch.diagnosis.families import serving_numbers
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 XID = "xid_or_gpu_lost"
+NPU = "npu_operator_failed"
 CONTEXT = "context_length_exceeded"
+GRAMMAR = "grammar_failed"
+BUG = "assertion_failed"
+HANG = "engine_hang"
 DEAD = "engine_dead"
 
 RULES = (
     rule(XID, "Xid", pattern=r"NVRM: .{0,20}Xid|\bXid \(PCI|XID error|\bXid[ :]+\d+", quiet=True),
-    rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "GPU reset"),
+    rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
+    rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", pattern=r"NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True),
+    rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
+    rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
+    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:Error|Exception): .{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF)", rank=Rank.GENERAL),
+    rule(GRAMMAR, "Failed to advance FSM", rank=Rank.REQUEST, heals=True),
     rule(CONTEXT, "aximum context length", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
-    rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died|Worker failed with error", rank=Rank.DEATH),
-    rule(DEAD, "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
+    rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
+    rule(DEAD, "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
 )  # fmt: skip
+
+_KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
 
 FAILURES = (
     Failure(
         slug=XID,
         sentence="the GPU, or a kernel on it, failed",
-        why="The driver reported an error or a kernel touched memory it must not; the CUDA context is lost, and only a new process gets another. Without an Xid from the hardware it is usually a bug in a kernel.",
-        fixes=(
-            Fix("look for the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'"),
-            Fix("an Xid 48, 63, 64, 74, 79, 94, 95 or 119 is hardware: drain the host and reset or replace the GPU", "nvidia-smi -q -d ECC,PAGE_RETIREMENT"),
-            Fix("without one, find the kernel", "CUDA_LAUNCH_BLOCKING=1 vllm serve … --enforce-eager"),
-            Fix("and take a newer vLLM, or another attention backend", "--attention-backend TRITON_ATTN"),
+        why="The CUDA context is lost, and only a new process gets another.",
+        cures=(
+            cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU")),
+            cure("that is hardware: drain the host and reset or replace the GPU", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|63|64|74|79|94|95|119|120)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|ECC")),
+            cure("without an Xid it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError"),
+                sentence="the AMD GPU, or a kernel on it, failed",
+                why="The HSA runtime aborts the queue, and only a new process gets another.",
+                cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|hipError"))),
+            ),
+        ),
         numbers=serving_numbers.xid,
+    ),
+    Failure(
+        slug=NPU,
+        sentence="an operator or a runtime call failed on the NPU (CANN)",
+        why="The code names the call; CANN's own cause stands in the lines after it or in its plog.",
+        cures=(
+            cure("read the lines after the code, and CANN's own log", "ls -t ~/ascend/log/debug/plog | head"),
+            cure("see whether driver, CANN, torch_npu and vllm-ascend are of the versions that vllm-ascend's release notes pair", "npu-smi info; python -m pip list | grep -i -E 'torch|vllm|ascend'"),
+            cure("find the operator", "ASCEND_LAUNCH_BLOCKING=1 vllm serve …", when(r"aclnn|ERR0|error code")),
+        ),
+        deterministic=False,
     ),
     Failure(
         slug=CONTEXT,
         sentence="a request was longer than the model's context",
         why="Prompt and requested output together must not exceed max_model_len; vLLM refuses such a request and lives on.",
-        fixes=(Fix("send less, or ask for fewer tokens (max_tokens)"), Fix("or allow more, as far as model and KV cache do", "--max-model-len N")),
+        cures=(cure("send less, or ask for fewer tokens (max_tokens)"), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
         deterministic=False,
         numbers=serving_numbers.context,
     ),
     Failure(
+        slug=GRAMMAR,
+        sentence="the grammar or schema of a request with structured output failed",
+        why="In some releases such a request ends the engine for all: the grammar was not checked before, or the backend that was fixed by the first request cannot take it.",
+        cures=(
+            cure("find the request that has this schema, regex or grammar, and keep it away"),
+            cure("restart the engine: it died of one request, not of its state", None, when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died")),
+            cure("fix the backend, so that requests are checked against the one that is used", "--structured-outputs-config.backend xgrammar", when(seen=r"auto|backend")),
+        ),
+        deterministic=False,
+    ),
+    Failure(
+        slug=BUG,
+        sentence="an assertion failed in the code; its text names the condition, not the cause",
+        why="That is a bug, or two settings that nobody tried together.",
+        cures=(cure("search vLLM's issues for the assertion and its file"),),
+        deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"Assertion error csrc"),
+                sentence="an assertion failed in a kernel library (DeepGEMM): it does not take this shape or layout",
+                why="vLLM and the library are of versions that do not fit, or the model's shapes were never tried with it.",
+                cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
+            ),
+            Variant(
+                when=when(seen=r"core/sched/|kv_cache_manager|kv_connector|offload\w{0,40}/|num_new_tokens|schedule\(\)"),
+                sentence="an assertion failed in the scheduler: a bug of this release, or of its KV connector",
+                why="The engine ends with it, and the requests in flight are lost.",
+                cures=(
+                    cure("restart the engine", None, when(serving=True)),
+                    cure("search vLLM's issues for the assertion and its file"),
+                    cure("if it comes again, serve without the KV connector (offload, LMCache, NIXL)", None, when(seen=r"kv_connector|offload\w{0,40}/|lmcache|nixl")),
+                ),
+            ),
+        ),
+    ),
+    Failure(
+        slug=HANG,
+        sentence="the engine makes no tokens while requests run: it hangs",
+        why="While it works, vLLM reports its throughput every ten seconds; its server may answer all the same.",
+        cures=(
+            cure("see where engine core and workers are", "py-spy dump --pid PID_OF_ENGINE_CORE"),
+            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid"),
+            cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
+        ),
+        deterministic=False,
+        variants=(
+            Variant(
+                when=when(serving=False),
+                sentence="the start never came up",
+                why="Nothing but waiting is logged after this line; a download or a slow disk looks the same. A restart with nothing changed most likely stops at the same point.",
+                cures=(
+                    cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
+                    cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
+                    cure("see whether weights are still being read (disk, network)", "iostat -x 5", when(phases=(1,))),
+                    cure("see how far the ranks come in connecting to each other", "NCCL_DEBUG=INFO vllm serve …", when(r"parallel_state|world_size|nccl|NCCL|rank \d")),
+                    cure("see whether a compilation goes on", "top -H -p PID_OF_WORKER", when(r"compil|[Cc]apturing|torch\.compile|[Aa]utotun|Graph")),
+                ),
+            ),
+        ),
+    ),
+    Failure(
         slug=DEAD,
-        sentence="the engine died; this log does not say of what",
-        why="What is logged are only the consequences; the cause was written by the engine core or a worker, before these lines.",
-        fixes=(Fix("get the whole log, from the start to the first traceback of EngineCore or a worker", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"), Fix("see whether it was killed", "dmesg -T | grep -i -E 'killed process|xid'"), Fix("restart it; if it dies again in the same way, log more", "VLLM_LOGGING_LEVEL=DEBUG")),
+        sentence="the engine died; this log does not show of what",
+        why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
+        variants=(
+            Variant(
+                when=when(r"Bus error|SIGBUS"),
+                sentence="a process died of a bus error: memory behind a mapping was not there",
+                why="Most often /dev/shm is too small, or the disk of a mapped file is full or gone.",
+                cures=(cure("see how full they are, from inside the container", "df -h /dev/shm /tmp"), cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Bus error|SIGBUS"))),
+            ),
+        ),
+        cures=(cure("get the whole log, from the start to the first traceback of EngineCore or a worker", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"), cure("see whether it was killed", "dmesg -T | grep -i -E 'killed process|xid'")),
         deterministic=False,
     ),
 )  # fmt: skip

@@ -1,7 +1,11 @@
-"""What vLLM is built on: kernels, data types, quantization, compilers, packages, driver."""
+"""What vLLM is built on: kernels, data types, quantization, compilers, packages, driver, disk.
 
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT, the loader; vllm/model_executor/layers/quantization
+and vllm/platforms of vLLM 0.6 to 0.32; flashinfer #5064 (-lcudart), #3493 (headers), vllm #36077 (nvcc),
+#49051 and #43954 (DeepGEMM), #28440 (cache folders), ROCm/TheRock #7472 (HSA).
+"""
+
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 QUANTIZATION = "quantization_unsupported"
 DTYPE = "dtype_unsupported"
@@ -9,6 +13,8 @@ ATTENTION = "attention_backend_unavailable"
 DRIVER = "driver_cuda_mismatch"
 IMPORT = "missing_dependency_or_import_error"
 COMPILE = "compile_failure"
+DISK = "disk_full"
+CACHE = "folder_not_writable"
 
 RULES = (
     rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
@@ -21,15 +27,24 @@ RULES = (
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported", rank=Rank.GENERAL),
-    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "Unsupported gpu architecture", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "device kernel image is invalid", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver"),
+    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "device kernel image is invalid", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver"),
+    rule(DRIVER, "HSA_STATUS_ERROR", "hipError", pattern=r"HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
     rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|CUDA initialization: (?:Unexpected|CUDA|The)|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected", quiet=True),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"torch\._(?:inductor|dynamo)\.exc\.\w+|(?:BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b", rank=Rank.GENERAL),
     rule(COMPILE, "ptxas", pattern=r"ptxas (?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|error|not found|exit)|PTXAS error"),
     rule(COMPILE, "C compiler", "C++ compiler", "working compiler", "Python.h", "cuda_runtime.h", "math.h", pattern=r"Failed to find C compiler|(?:Python|cuda_runtime|cuda|math|stdlib|omp)\.h: No such file|[Nn]o working compiler|C\+\+ compiler .{0,40}not found"),
     rule(COMPILE, "No working C++ compiler", rank=Rank.GENERAL),
-    rule(COMPILE, "nvcc", "inja", "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", "rror building extension", "rror compiling objects", pattern=r"nvcc fatal|nvcc (?:not found|compilation failed)|[Cc]ould not find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects|CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
+    rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
+    rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
+    rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
+    rule(COMPILE, "nvcc", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|[Cc]ould not find nvcc|/nvcc.{0,40}(?:not found|No such)|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
+    rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}jit\S{0,80}\)", rank=Rank.GENERAL),
+    rule(COMPILE, "CUDA_HOME", "cuda_home", "cpp_extension", "JIT", "NVRTC", "nvrtc", pattern=r"CUDA_HOME environment variable is not set|JIT compilation failed|NVRTC_ERROR|nvrtc: error"),
     rule(COMPILE, "triton.compiler.errors", "triton.runtime.errors", "OutOfResources", "out of resource: shared memory", "CompilationError", "PassManager::run failed", "failed to legalize operation", "failed to compile the model", "LLVM ERROR", "error: linker", "CompiledKernel", "DSLRuntimeError", "TVMError", "tvm.error", "Triton compilation failed", "is not a recognized processor", "layout conversion is only supported", pattern=r"Triton compilation failed|is not a recognized processor|layout conversion is only supported|triton\.(?:compiler|runtime)\.errors|OutOfResources|out of resource: shared memory|\bCompilationError\b|PassManager::run failed|failed to legalize|vLLM failed to compile the model|LLVM ERROR|error: linker|DSLRuntimeError|tvm\.error|TVMError", rank=Rank.GENERAL),
+    rule(DISK, "No space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"No space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
+    rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
     rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:Error|corrupt)", deterministic=False),
     rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}: cannot open shared object file", rank=Rank.IMPORT),
@@ -39,53 +54,270 @@ RULES = (
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
 
-_IMAGE = Fix(
-    "use the release's own container image, in which the versions fit",
-    "docker run --gpus all vllm/vllm-openai:latest …",
-)
-_EAGER = Fix("start without compilation, to serve meanwhile", "--enforce-eager")
+_FLASHINFER = r"flashinfer|FlashInfer|cached_ops"
+_DEEP_GEMM = r"deep_gemm|DeepGEMM|jit_kernels|fp8_gemm_nt|/jit/(?:compiler|kernel_runtime)\.hpp"
+_BY_INDUCTOR = r"torch\._(?:inductor|dynamo)|BackendCompilerFailed|InductorError|torch_compile_cache|TorchRuntimeError|failed to compile the model|LoweringException|ConstraintViolation"
+_SAMPLER = cure("sample without FlashInfer's kernels (the only ones that failed)", "VLLM_USE_FLASHINFER_SAMPLER=0", when(seen=r"cached_ops/sampling|topk_topp_sampler|_dummy_sampler_run|flashinfer/sampling"))  # fmt: skip
+_SWITCHES = (
+    _SAMPLER,
+    cure("serve with another attention backend", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(seen=r"cached_ops/\w*(?:prefill|decode|mla|attention)|get_batch_(?:prefill|decode)_module|backends/flashinfer")),
+    cure("compute experts without FlashInfer's kernels", "VLLM_USE_FLASHINFER_MOE_FP16=0 VLLM_USE_FLASHINFER_MOE_FP8=0 VLLM_USE_FLASHINFER_MOE_FP4=0", when(seen=r"cached_ops/\w*fused_moe|flashinfer/fused_moe")),
+    cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=_DEEP_GEMM)),
+)  # fmt: skip
+_CACHES = (
+    cure("after the toolchain is right, what it built before lies in ~/.cache/flashinfer (deleting that alone does not help)", None, when(seen=r"\.cache/flashinfer|cached_ops")),
+    cure("after the toolchain is right, what it built before lies in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
+)  # fmt: skip
+_EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
+_CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 FAILURES = (
     Failure(
         slug=QUANTIZATION,
         sentence="this quantization does not work with this model, GPU or vLLM",
         why="The method is unknown to this release, not implemented for the architecture, at odds with the model's own config, or needs a newer GPU.",
-        fixes=(Fix("leave --quantization out: vLLM reads the method from the model's config"), Fix("take a version of the model in another format (AWQ, GPTQ, FP8) that the GPU supports"), Fix("take a newer vLLM", "pip install -U vllm")),
+        cures=(
+            cure("leave --quantization out: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|Unknown quantization method|Invalid quantization method|specified in the `?quantization`? argument")),
+            cure("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
+        ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
+                sentence="this GPU does not compute this quantization",
+                why="The kernels need a newer generation than this GPU's.",
+                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM"),),),
+            ),
+            Variant(
+                when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
+                sentence="the checkpoint's quantization weights are not those that this vLLM expects for the model",
+                cures=(cure("compare quantization_config in config.json with the names in the weights", "grep -A8 quantization_config config.json"), cure("see which vLLM release the model's page asks for")),
+            ),
+        ),
     ),
     Failure(
         slug=DTYPE,
         sentence="the GPU or the model does not support this data type",
-        why="bfloat16 needs compute capability 8.0 (Ampere), FP8 8.9 (Ada, Hopper); some methods and models take only one type.",
-        fixes=(Fix("on GPUs older than Ampere", "--dtype half"), Fix("store the KV cache in the model's own type", "--kv-cache-dtype auto")),
+        why="",
+        cures=(),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}(?:compute capability|only supported)"),
+                sentence="this GPU does not compute bfloat16, which needs compute capability 8.0 (Ampere)",
+                cures=(cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16")),),
+            ),
+            Variant(
+                when=when(r"fp8e4nv|Float8|fp8|FP8"),
+                sentence="this GPU, or the attention backend, does not compute FP8 (E4M3), which needs compute capability 8.9",
+                why="--dtype does not change it: FP8 comes from the weights or from --kv-cache-dtype.",
+                cures=(
+                    cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(seen=r"kv.?cache|KV cache|kv_cache_dtype")),
+                    cure("take a version of the model that is not in FP8 (AWQ, GPTQ, or 16 bits)", None, when(r"fp8e4nv|Float8|fp8|FP8", lacks=r"kv.?cache|KV cache")),
+                ),
+            ),
+            Variant(
+                when=when(r"does not support float16|Numerical instability"),
+                sentence="this model does not compute in float16",
+                cures=(cure("serve it in bfloat16 (or float32 on a GPU without)", "--dtype bfloat16", when(r"does not support float16|Numerical")),),
+            ),
+            Variant(
+                when=when(r"for quantization method"),
+                sentence="this quantization does not take the data type that was asked for",
+                cures=(cure("take the type that the message lists", "--dtype half", when(r"Supported dtypes: \[torch\.float16\]")), cure("take a type that the message lists", "--dtype …", when(r"Supported dtypes", lacks=r"Supported dtypes: \[torch\.float16\]"))),
+            ),
+            Variant(
+                when=when(r"."),
+                sentence="two data types do not fit each other, or one is not supported here",
+                why="Which one is in the message: weights, activations, KV cache or an adapter.",
+                cures=(cure("leave --dtype and --kv-cache-dtype out, if they are set", None, when(r"dtype|data type|scalar type|implemented for")),),
+            ),
+        ),
     ),
     Failure(
         slug=ATTENTION,
         sentence="the attention backend does not work on this GPU or for this model",
-        why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature.",
-        fixes=(Fix("let vLLM choose: unset what forces one", "unset VLLM_ATTENTION_BACKEND"), Fix("or choose one that works nearly everywhere", "--attention-backend TRITON_ATTN")),
+        why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message says which.",
+        cures=(
+            cure("let vLLM choose: leave out --attention-backend and VLLM_ATTENTION_BACKEND", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
+            cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
+            cure("compare head size, data type and GPU with vLLM's table of attention backends"),
+        ),
         deterministic=True,
     ),
     Failure(
         slug=DRIVER,
-        sentence="driver, CUDA and the build of PyTorch or vLLM do not fit this GPU, or no GPU is seen",
-        why="Either the driver is older than the CUDA the wheels were built for, or the wheels hold no code for this GPU, or the GPU is not passed to this process.",
-        fixes=(Fix("see driver and GPU as this process does", "nvidia-smi"), Fix("see what PyTorch was built for", "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())'"), Fix("renew the driver, or take wheels for its CUDA version"), _IMAGE),
+        sentence="driver, CUDA (or ROCm) and the build of PyTorch or vLLM do not fit this GPU, or no GPU is seen",
+        why="",
+        cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|INVALID_ISA|InvalidImage|HIP error: no kernel"),
+                sentence="the installed build of PyTorch or vLLM has no code for this GPU",
+                cures=(cure("see which GPUs PyTorch was built for", "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())'"), cure("take wheels or an image that name this GPU's architecture")),
+            ),
+            Variant(
+                when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|DRIVER_MISMATCH|please update your driver|unsatisfied condition|[Ee]rror 80[34]|older than what this build|unsupported display driver"),
+                sentence="the NVIDIA driver is older than the CUDA that PyTorch (or the image) was built for",
+                cures=(cure("see the driver's version, and the newest CUDA it takes", "nvidia-smi"), cure("renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
+            ),
+            Variant(
+                when=when(r"ibrary version mismatch"),
+                sentence="the NVIDIA driver was renewed while its old kernel module is still loaded",
+                cures=(cure("reload the module, or restart the host", "cat /proc/driver/nvidia/version; nvidia-smi"),),
+            ),
+            Variant(
+                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA"),
+                sentence="this process sees no GPU, or no driver",
+                cures=(
+                    cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
+                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type")),
+                    cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type")),
+                ),
+            ),
+            Variant(
+                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+                sentence="the HSA runtime could not set up this AMD GPU",
+                why="Its code object does not fit the GPU (HSA_OVERRIDE_GFX_VERSION, a build for another gfx), or the process may not use /dev/kfd.",
+                cures=(cure("see the GPU's gfx, an override, and the rights", "rocminfo | grep -i gfx; env | grep HSA; ls -l /dev/kfd /dev/dri"),),
+            ),
+        ),
     ),
     Failure(
         slug=IMPORT,
         sentence="a Python package or library is missing or of the wrong version",
-        why="An import failed: the package is not installed in this environment, or was built against another version of PyTorch or CUDA.",
-        fixes=(Fix("see which Python this is, and check what is installed", "python -m pip check"), Fix("install vLLM into a fresh environment, which brings matching versions", "uv venv && uv pip install vllm"), _IMAGE),
+        why="The package is not installed in this environment, or is of another version than its user expects.",
+        cures=(_CHECK,),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
+                sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy"))),
+            ),
+            Variant(
+                when=when(r"cannot open shared object file"),
+                sentence="a shared library is not found",
+                cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
+            ),
+            Variant(
+                when=when(r"cannot import name|has no attribute|partially initialized"),
+                sentence="an installed package does not have what its user imports: it is of another version, often a newer one",
+                why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
+                cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
+            ),
+            Variant(
+                when=when(r"No module named|Please install|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
+                sentence="a Python package is not installed in this environment",
+                cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
+            ),
+        ),
     ),
     Failure(
         slug=COMPILE,
-        sentence="compiling the model's kernels failed",
-        why="torch.compile, Triton or a just-in-time build broke: no compiler or headers, a compiler older than the GPU, or a bug in one of them.",
-        fixes=(_EAGER, Fix("give it a compiler and Python's headers", "apt-get install -y build-essential python3-dev"), Fix("drop what earlier versions compiled", "rm -rf ~/.cache/vllm/torch_compile_cache ~/.triton/cache"), _IMAGE),
+        sentence="compiling kernels failed",
+        why="",
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output")),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"compiler and CUDA toolkit headers are incompatible|cuda_toolkit\.h"),
+                sentence="the CUDA compiler (nvcc) and the CUDA headers that it finds are of different versions",
+                why="pip may install nvidia-cuda-nvcc of a later minor version than nvidia-cuda-runtime; kernels are compiled at run time with both.",
+                cures=(
+                    cure("install nvcc of the same minor version as the runtime's headers (nvidia-cuda-nvcc, -crt and -nvvm as nvidia-cuda-runtime)", "python -m pip list | grep -i -E 'cuda-(nvcc|crt|runtime|nvvm)|nvvm'", when(r"headers are incompatible|cuda_toolkit")),
+                    *_SWITCHES,
+                    *_CACHES,
+                ),
+            ),
+            Variant(
+                when=when(r"cannot find -l"),
+                sentence="the linker does not find a CUDA library that a kernel compiled at run time is linked with",
+                why="CUDA from pip has its libraries in lib/ (not lib64/) and without the plain name (libcudart.so) that the linker searches for.",
+                cures=(
+                    cure("add the folder to the linker's path, with a link of the plain name", "ln -s libcudart.so.13 DIR/libcudart.so; export LIBRARY_PATH=DIR", when(r"-lcudart")),
+                    cure("or install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"cannot find -l(?:cu|nv)")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
+                sentence="the CUDA compiler is older than this GPU (or than the library) needs",
+                why="nvcc or ptxas of CUDA_HOME is used, not the CUDA that PyTorch was built with.",
+                cures=(
+                    cure("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
+                    cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"Unsupported gpu|NVCC version|not defined|recognized")),
+                    cure("let Triton take that toolkit's ptxas", "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas", when(r"ptxas")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"nvcc.{0,60}(?:not found|No such)|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
+                sentence="a kernel is compiled at run time, and no nvcc is found",
+                cures=(
+                    cure("install the CUDA toolkit that PyTorch was built for, and name it (a stray colon in CUDA_HOME breaks it)", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
+                    *_SWITCHES,
+                ),
+            ),
+            Variant(
+                when=when(r"Failed to find C compiler|Python\.h|[Nn]o working (?:C\+\+ )?compiler|C\+\+ compiler.{0,40}not found|(?:stdlib|math|omp)\.h"),
+                sentence="there is no C compiler, or Python's headers are missing",
+                cures=(cure("install them", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
+            ),
+            Variant(
+                when=when(r"OutOfResources|out of resource: shared memory"),
+                sentence="a Triton kernel needs more shared memory than this GPU has",
+                cures=(cure("serve with another attention backend, if the traceback is in attention", "--attention-backend FLASH_ATTN", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
+            ),
+            Variant(
+                when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
+                sentence="Triton could not compile a kernel",
+                why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",
+                cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
+            ),
+            Variant(
+                when=when(r"corrupted compilation artifact|torch_compile_cache"),
+                sentence="what an earlier start compiled cannot be read",
+                cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
+                deterministic=None,
+            ),
+            Variant(
+                when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),
+                sentence="a library's kernel could not be compiled at run time (JIT)",
+                why="FlashInfer and DeepGEMM compile with the nvcc that they find; the compiler's own first error says why.",
+                cures=(cure("read the compiler's own lines: the first `error` in its output"), cure("see which compiler is found", "which -a nvcc; nvcc --version; echo $CUDA_HOME"), *_SWITCHES, *_CACHES),
+            ),
+        ),
+    ),
+    Failure(
+        slug=DISK,
+        sentence="a disk (or its quota) is full",
+        why="Weights, compiled kernels, /dev/shm and /tmp are written at the start.",
+        cures=(
+            cure("see which", "df -h / /tmp /dev/shm ~/.cache; df -i ~/.cache"),
+            cure("put Hugging Face's cache where there is room", "HF_HOME=/data/huggingface", when(seen=r"huggingface|hub/|snapshot|safetensors|download|hf_|xet")),
+            cure("put what is compiled where there is room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
+            cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
+        ),
+        deterministic=True,
+    ),
+    Failure(
+        slug=CACHE,
+        sentence="a file or folder may not be written (or read) by the user that vLLM runs as",
+        why="",
+        cures=(
+            cure("see user and rights, from inside the container", "id; ls -ld PATH"),
+            cure("give it a home that it may write", "HOME=/tmp/vllm", when(seen=r"'/\.\w|/root/|\.cache|\.triton|\.config")),
+            cure("name cache folders that it may write", "HF_HOME=… VLLM_CACHE_ROOT=… TRITON_CACHE_DIR=… TORCHINDUCTOR_CACHE_DIR=… FLASHINFER_WORKSPACE_BASE=…", when(seen=r"cache|triton|inductor|flashinfer|huggingface")),
+        ),
+        deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"uid not found"),
+                sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
+                cures=(cure("name it, or give it an entry", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),),
+            ),
+        ),
     ),
 )  # fmt: skip

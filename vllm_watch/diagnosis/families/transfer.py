@@ -1,7 +1,6 @@
 """KV that comes from another server or a store: NIXL, UCX, Mooncake, LMCache."""
 
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Failure, Rank, rule
+from vllm_watch.diagnosis.rule import Failure, Rank, cure, rule, when
 
 KV_TRANSFER = "kv_transfer"
 
@@ -25,11 +24,11 @@ FAILURES = (
         slug=KV_TRANSFER,
         sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
         why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
-        fixes=(
-            Fix("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
-            Fix("where it was restarted alone and transfers fail on, restart both sides"),
-            Fix("let UCX say which transport fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)"),
-            Fix("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600"),
+        cures=(
+            cure("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
+            cure("where it was restarted alone and transfers fail on, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
+            cure("let UCX say which transport fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
+            cure("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
     ),

@@ -1,0 +1,189 @@
+"""What must never be advised, and what must be: messages that look alike and need different things."""
+
+import re
+
+import pytest
+
+from tests.diagnosis.examples import EXAMPLES
+from tests.diagnosis.whole_log import diagnose
+from tests.for_each import for_each
+from vllm_watch.diagnosis.catalogue import FAILURES
+from vllm_watch.diagnosis.report import Diagnosis
+from vllm_watch.diagnosis.rule import Cure, Failure
+
+NEVER: dict[str, str] = {
+    "kv_cache_too_small": r"--max-model-len \d|--tensor-parallel-size|--gpu-memory-utilization|restart",
+    "out_of_memory": r"--tensor-parallel-size|--max-model-len|--gpu-memory-utilization|--enforce-eager|quantized",
+    "oom_loading_weights": r"--gpu-memory-utilization|--enforce-eager|--max-model-len",
+    "oom_runtime": r"--tensor-parallel-size|quantized|--enforce-eager|--max-model-len",
+    "oom_cuda_graph_capture": r"--tensor-parallel-size|quantized",
+    "gpu_occupied_by_other_process": r"--gpu-memory-utilization 0\.[0-5]|--max-model-len|--tensor-parallel-size|quantized",
+    "host_memory_not_pinned": r"--gpu-memory-utilization|--enforce-eager|CUDA graphs|--max-num-seqs",
+    "unknown_flag": r"pip install|[Dd]ownload|revision|upgrade",
+    "wrong_flag_value": r"pip install|[Dd]ownload|revision|upgrade",
+    "compile_failure": r"--enforce-eager|rm -rf ~/\.triton|pip install -U",
+    "missing_dependency_or_import_error": r"pip install -U|install --upgrade|newest vllm|docker run",
+    "tokenizer_mismatch_or_missing_chat_template": r"pip install -U",
+    "lora_mismatch": r"--max-lora-rank",
+    "dtype_unsupported": r"pip install -U",
+    "quantization_unsupported": r"--dtype half|pip install -U",
+    "unsupported_architecture": r"pip install -U",
+    "hf_not_found_or_offline": r"pip install",
+    "nccl_init_failure": r"NCCL_P2P_DISABLE|restart the engine",
+    "nccl_timeout": r"NCCL_P2P_DISABLE",
+    "cpu_ram_oom_killed": r"--swap-space",
+    "xid_or_gpu_lost": r"--attention-backend|--enforce-eager|pip install",
+    "engine_dead": r"[Rr]estart it",
+    "shm_broadcast_hang": r"NCCL_P2P_DISABLE",
+    "assertion_failed": r"pip install -U|--enforce-eager",
+    "disk_full": r"--gpu-memory|prune",
+    "folder_not_writable": r"--privileged|chmod 777|--user root",
+    "ptrace_denied": r"--privileged",
+}
+"""By class, what its look-alikes would be harmed by: none of it without a condition that was read in the log."""
+
+ALLOWED: dict[str, str] = {
+    "LoRA rank": r"--max-lora-rank",
+    "torch._dynamo.exc": r"--enforce-eager",
+    "torch._inductor.exc": r"--enforce-eager",
+    "TorchRuntimeError": r"--enforce-eager",
+    "warming up sampler": r"--max-num-seqs",
+    "80.81/95.01": r"--gpu-memory-utilization 0\.84",
+}
+"""Messages that name the condition, so that for them it is right."""
+
+PAIRS: dict[str, tuple[str, str, str]] = {
+    "state blocks are no length": (
+        "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600). Please lower max_num_seqs to at most 600 or increase gpu_memory_utilization.",
+        r"--max-num-seqs 600", r"--max-model-len|full length",
+    ),
+    "a length that was short by another's memory": (
+        "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
+        r"start again unchanged", r"--max-model-len 1632|--tensor-parallel-size",
+    ),
+    "a tokenizer of transformers 5": (
+        "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
+        r"transformers 5[\s\S]*tokenizer_class", r"chat.template",
+    ),
+    "a base model without template": (
+        "ValueError: As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the tokenizer does not define one.",
+        r"--chat-template", r"transformers 5|tokenizer_class",
+    ),
+    "modules of an adapter": (
+        "ValueError: base_model.model.lm_head.base_layer.weight is unsupported LoRA weight",  # vllm #32599
+        r"target_modules", r"--max-lora-rank|--enable-lora",
+    ),
+    "FP8 on a card without": (
+        "ValueError: type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')",  # vllm #18182
+        r"not in FP8", r"--dtype half",
+    ),
+    "bfloat16 on a card without": (
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
+        r"--dtype half", r"FP8|AWQ",
+    ),
+    "a package that is too new": (
+        "ImportError: cannot import name 'ALLOWED_LAYER_TYPES' from 'transformers.configuration_utils'",  # vllm-metal #83
+        r"version that this vLLM requires", r"pip install -U|--upgrade|is not installed",
+    ),
+    "a package that is missing": (
+        "ModuleNotFoundError: No module named 'flash_attn'", r"is not installed", r"version that this vLLM requires",
+    ),
+    "nvcc against its headers": (
+        "RuntimeError: Ninja build failed. Ninja output:\nninja: Entering directory `/root/.cache/flashinfer/0.6.16/120f/cached_ops/sampling'\ncuda_toolkit.h:41:8: error: #error \"CUDA compiler and CUDA toolkit headers are incompatible\"\nninja: build stopped: subcommand failed.",
+        r"same minor version[\s\S]*VLLM_USE_FLASHINFER_SAMPLER=0", r"--enforce-eager|VLLM_USE_DEEP_GEMM",
+    ),
+    "DeepGEMM's compiler": (
+        "ERROR 04-27 19:04:42 [m.py:880]   File \"/x/vllm/utils/deep_gemm.py\", line 211, in fp8_gemm_nt\nERROR 04-27 19:04:42 [m.py:880] RuntimeError: Assertion error (csrc/apis/../jit/compiler.hpp:187): false and \"NVCC version should be >= 12.3\"",
+        r"VLLM_USE_DEEP_GEMM=0", r"--enforce-eager|FLASHINFER_SAMPLER",
+    ),
+    "compiling with torch": (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised: KeyError: 'x'", r"--enforce-eager", r"VLLM_USE_",
+    ),
+    "torch's compilation without a C compiler": (
+        "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        r"build-essential", r"--enforce-eager",
+    ),
+    "unified memory": (
+        "(EngineCore pid=1) ERROR 07-09 07:35:19 [core.py:1] ValueError: Free memory on device cuda:0 (61.3/121.69 GiB) on startup is less than desired GPU memory utilization (0.87, 105.87 GiB).",  # vllm #48140
+        r"drop_caches", r"--gpu-memory-utilization 0\.49|vllm-watch gpus",
+    ),
+    "the hub's limit": (
+        "RuntimeError: Data processing error: CAS service error : Error : single flight error: Real call failed: ReqwestError(reqwest::Error { kind: Status(429) }, \"https://transfer.xethub.hf.co/xorbs/default/99\")",  # huggingface_hub #3158
+        r"wait some minutes", r"check the repository's name|mount",
+    ),
+    "a flag that was dropped, of a release that is not known": (
+        "vllm: error: unrecognized arguments: --disable-log-requests", r"drop --disable-log-requests[\s\S]*0\.16", r"pip install|[Dd]ownload",
+    ),
+    "a flag that this release dropped": (
+        "INFO 04-17 09:00:00 [x.py:1] vLLM API server version 0.12.0\nvllm: error: unrecognized arguments: --num-scheduler-steps 8",
+        r"drop --num-scheduler-steps: removed in vLLM 0\.1", r"pip install|spelling",
+    ),
+    "a flag that is misspelt": ("vllm: error: unrecognized arguments: --max-num-seq 4", r"write --max-num-seqs", r"drop|removed"),
+    "a request's setting as a flag": (
+        "vllm: error: unrecognized arguments: --temperature 0.8", r"setting of requests", r"spelling|removed in",  # ramalama #758
+    ),
+    "a template that fails on a message": (
+        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"refused the messages", r"pip|of different times",
+    ),
+    "a name that does not exist": (
+        "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
+        r"check the repository's name", r"docker run -v",
+    ),
+    "killed by somebody": (
+        "ERROR 10-21 15:37:40 x.py:120] Worker VllmWorkerProcess pid 7 died, exit code: -9", r"does not show by whom", r"raise the memory limit",
+    ),
+    "waking up": (
+        "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+        r"wake it only after", r"--tensor-parallel-size|--enforce-eager",
+    ),
+}  # fmt: skip
+
+
+def said(found: Diagnosis) -> str:
+    """All that an operator reads."""
+    fixes = "\n".join(f"{each.what} {each.command or ''}" for each in found.fixes)
+    return f"{found.sentence}\n{found.explanation}\n{fixes}"
+
+
+@pytest.mark.parametrize(("log", "must", "never"), PAIRS.values(), ids=PAIRS)
+def test_what_fits_this_message(log, must, never):
+    """What the message needs is said, and nothing of what its look-alike needs."""
+    text = said(diagnose(log.encode()))
+    assert re.search(must, text), text
+    assert not re.search(never, text), text
+
+
+def test_no_message_alone_is_advised_what_harms_its_look_alikes() -> None:
+    """Of no example line, pasted alone, is what the table forbids among the things to do."""
+    wrong = []
+    for failure, lines in EXAMPLES.items():
+        for line in lines:
+            found = diagnose(line.encode())
+            advice = "\n".join(f"{each.what} {each.command or ''}" for each in found.fixes)
+            bad = re.search(NEVER.get(failure, r"(?!)"), advice)
+            allowed = any(key in line and re.search(what, bad[0]) for key, what in ALLOWED.items()) if bad else False  # fmt: skip
+            if bad and not allowed:
+                wrong.append((failure, bad[0], line[:80]))
+    assert wrong == []
+
+
+CHANGES = re.compile(
+    r"^(?:--|export |rm |apt|pip install|python -m pip install|[A-Z_]+=|docker run|sync)"
+)
+
+
+def changing(failure: Failure) -> list[Cure]:
+    """Return the cures that change something."""
+    every = (*failure.cures, *(each for variant in failure.variants for each in variant.cures))
+    return [each for each in every if CHANGES.match(each.fix.command or "")]
+
+
+@for_each(FAILURES)
+def test_no_cure_without_a_condition(failure: Failure) -> None:
+    """What changes something says what must have been read for it; what only looks need not."""
+    assert [each.fix for each in changing(failure) if each.when.empty] == []
+
+
+def test_there_are_cures_with_conditions() -> None:
+    """Else the test above could not fail."""
+    assert sum(len(changing(each)) for each in FAILURES.values()) > 40

@@ -1,0 +1,76 @@
+"""A log without an error whose engine does nothing."""
+
+import pytest
+
+from tests.diagnosis.whole_log import diagnose
+
+READY = "(APIServer pid=1) INFO:     Application startup complete.\n"
+PROBE = '(APIServer pid=1) INFO:     10.0.0.2:5512 - "GET /health HTTP/1.1" 200 OK\n'
+ANSWERED = '(APIServer pid=1) INFO:     10.0.0.9:1 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+STARTED = "(EngineCore pid=2) INFO 03-07 10:00:20 [core.py:112] Initializing a V1 LLM engine (v0.17.0) with config: model='/m'\n"
+LOADED = "(Worker_TP0 pid=5) INFO 03-07 10:01:44 [gpu_model_runner.py:4259] Model loading took 9.8 GiB memory and 65.2 seconds\n"
+ENCODER = "(Worker_TP0 pid=5) INFO 03-07 10:01:45 [gpu_model_runner.py:5196] Encoder cache will be initialized with a budget of 16384 tokens, and profiled with 1 image items.\n"
+STALL = "(EngineCore pid=2) INFO 03-07 10:0{}:45 [shm_broadcast.py:681] No available shared memory broadcast block found in 60 seconds.\n"
+WAITS = "(APIServer pid=1) INFO 03-07 10:{}:00 [core_client.py:1] Waiting for 1 local, 0 remote core engine proc(s) to start.\n"
+NCCL = "(Worker_TP0 pid=5) INFO 03-07 10:00:30 [pynccl.py:111] vLLM is using nccl==2.27.5\n"
+STOP = "(APIServer pid=1) INFO 03-07 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n"
+LATER = "(APIServer pid=1) INFO 05-17 10:{}:00 [x.py:1] Route: /health\n"
+
+
+def report(at: str, prompt: float, generation: float, running: int, waiting: int = 0) -> str:
+    """A line about throughput."""
+    return f"(APIServer pid=1) INFO 05-17 {at} [loggers.py:259] Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {generation} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 12.0%\n"
+
+
+WORKS = READY + report("10:00:00", 300.0, 80.0, 4)
+HUNG = WORKS + report("10:00:10", 0.0, 0.0, 4)  # vllm #42897: then silence
+STORIES = {
+    "silence while requests run": (HUNG + PROBE * 20 + LATER.format("09"), "engine_hang"),
+    "probes alone have no times": (WORKS + PROBE * 3 + HUNG[len(WORKS):] + PROBE * 40, "engine_hang"),
+    "requests that are accepted and not answered": (WORKS + PROBE * 3 + HUNG[len(WORKS):] + ANSWERED + PROBE * 40, "engine_hang"),
+    "reports of nothing": (WORKS + "".join(report(f"10:0{n // 6}:{n % 6}5", 0.0, 0.0, 1) for n in range(15)), "engine_hang"),
+    "nothing is scheduled": (WORKS + "".join(report(f"10:0{n // 6}:{n % 6}5", 0.0, 0.0, 0, 3) for n in range(15)), "engine_hang"),
+    "idle": (WORKS + report("10:00:10", 0.0, 1.0, 0) + PROBE * 400 + LATER.format("59"), "healthy"),
+    "slow": ((report("22:54:32", 0.0, 5.4, 1, 14) + PROBE * 2) * 5 + PROBE * 8, "healthy"),  # llm-scaler #391
+    "the log ends while it works": (WORKS, "healthy"),
+    "one report of nothing": (HUNG, "healthy"),
+    "it was asked to stop": (HUNG + STOP + LATER.format("09"), "healthy"),
+    "a start that stalls while it profiles": (STARTED + LOADED + ENCODER + "".join(STALL.format(n) for n in (2, 3, 4)), "shm_broadcast_hang"),
+    "one stall of a start": (STARTED + LOADED + ENCODER + STALL.format(2), "shm_broadcast_hang"),
+    "a start that goes no further": (STARTED + LOADED + WAITS.format("05") + WAITS.format("15"), "engine_hang"),
+    "a start that connects no ranks": (STARTED + NCCL + WAITS.format("05") + WAITS.format("19"), "engine_hang"),
+    "a start under way": (STARTED + LOADED + WAITS.format("05"), "healthy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "failure"), STORIES.values(), ids=STORIES)
+def test_story(log, failure):
+    """The class."""
+    assert diagnose(log.encode()).failure == failure
+
+
+def test_since_when():
+    """The last report is the line, and its time is named; a restart is right."""
+    found = diagnose((HUNG + PROBE * 20 + LATER.format("09")).encode())
+    assert found.line_number == 3
+    assert "4 requests were running" in found.explanation
+    assert "since 05-17 10:00:10" in found.explanation
+    assert any("restart the engine" in each.what for each in found.fixes)
+
+
+def test_a_start_that_stalls_names_its_phase_and_no_restart():
+    """Vllm #36357: a restart stops at the same point, and a flag skips it."""
+    log = STARTED + LOADED + ENCODER + "".join(STALL.format(n) for n in (2, 3, 4))
+    found = diagnose(log.encode())
+    assert "never came up" in found.sentence
+    assert "profiling" in found.sentence
+    assert "--skip-mm-profiling" in [each.command for each in found.fixes]
+    assert not any("restart the engine" in each.what for each in found.fixes)
+    assert not found.deterministic_start_failure
+
+
+def test_a_start_that_was_stopped_from_outside():
+    """As a startup probe does that is too short."""
+    found = diagnose((STARTED + LOADED + STOP).encode())
+    assert found.failure == "healthy"
+    assert "stopped from outside before it came up" in found.explanation

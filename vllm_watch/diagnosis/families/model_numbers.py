@@ -1,0 +1,70 @@
+"""What a message about flags and adapters names: which flags, which rank."""
+
+import re
+
+from vllm_watch.diagnosis.numbers import WHOLE
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Facts, Told
+from vllm_watch.support import vllm_flags
+from vllm_watch.support.vllm_flags import Standing
+
+_RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that --max-lora-rank takes (vllm/config/lora.py); 1 is among them, too."""
+
+_FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
+_SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
+
+
+def lora(text: str, facts: Facts) -> Told:
+    """The rank that would do."""
+    found = _RANK.search(text)
+    if not found:
+        return Told()
+    wanted = int(found[1])
+    enough = next((each for each in _RANKS if each >= wanted), None)
+    if enough is None:
+        return Told(f"Rank {wanted} is above what vLLM takes ({_RANKS[-1]}).")
+    return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
+
+
+def unknown_flag(text: str, facts: Facts) -> Told:
+    """Which flag, and what it may be instead."""
+    if found := _KEYWORD.search(text):
+        return Told(
+            f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
+        )
+    found = _FLAGS.search(text)
+    words = found[1].split() if found else []
+    flags = [each.partition("=")[0] for each in words if each.startswith("--")]
+    if not flags:
+        positional = " ".join(words[:3])
+        return Told(
+            f"{positional} is not a flag, and nothing that this command takes there.",
+            (Fix("give the model once; the official image already runs vllm serve, so leave those words out of its arguments"),),
+        )  # fmt: skip
+    return Told(f"It does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
+
+
+def _flag_fix(flag: str, facts: Facts) -> Fix:
+    """What to write instead of a flag that this release has refused."""
+    if flag in _SAMPLING:
+        return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
+    name, version = flag.lstrip("-"), facts.get("vllm_version")
+    flags, releases = vllm_flags.table()
+    known = flags.get(name.removeprefix("no-"))
+    found = vllm_flags.look_up(name, None if version is None else str(version))
+    if known is None:
+        meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
+        what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
+        return Fix(f"{what}: no release of vLLM has {flag}", "vllm serve --help=all")
+    instead = f" ({found.instead})" if found.instead else ""
+    if found.standing is Standing.REMOVED:
+        return Fix(f"drop {flag}: removed in vLLM {found.removed_in}{instead}")
+    if found.standing is Standing.NOT_YET:
+        return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
+    if version is not None or all(map(known.within, releases)):
+        return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
+    first = ".".join(map(str, known.spans[0][0]))
+    return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip

@@ -1,0 +1,114 @@
+"""A log without an error whose engine does not work: its statistics stop while requests run, or it never comes up.
+
+Source: LoggingStatLogger of vllm/v1/metrics/loggers.py: a line every ten seconds, and none after one in which
+nothing was done; so a last line with running requests is followed by another one, unless the engine hangs.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vllm_watch.diagnosis import lines
+
+SILENT_SECONDS = 60.0
+"""Six lines of statistics that did not come."""
+
+START_SECONDS = 600.0
+"""Between two signs of progress of a start; compiling and reading from a slow disk take minutes."""
+
+IDLE_REPORTS = 12
+"""Reports in a row of no tokens while requests run: two minutes."""
+
+REPORTS = 6
+"""Lines of the access log have no time: so many times those of one report are a minute or more of them."""
+
+PROBES = 60
+"""Of a log with a single report."""
+
+_TIME = re.compile(
+    r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
+)
+_COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
+_SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
+_DAY, _MONTH_DAYS = 86_400, 31
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What the scanner kept of the lines about throughput."""
+
+    last: tuple[int, bytes] | None  # line number and line
+    idle: int  # of the last ones, in a row: reports of no tokens
+    lines: int  # at most so many lines from one to the next
+    after: int  # lines since the last
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Since when, after which line, and until when the log goes on."""
+
+    number: int
+    line: str
+    since: str  # as the log writes it
+    seconds: float | None  # None: the lines after it have no time
+    running: int = 0
+    waiting: int = 0
+    reports: int = 0  # of no tokens, in a row
+
+
+def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
+    """Return the silence after the last statistics, if requests were running then, or of tokens in them."""
+    if reports.last is None:
+        return None
+    number, raw = reports.last
+    text = lines.clean(raw)
+    counts = _COUNTS.search(text)
+    if counts is None or counts[1] == counts[2] == "0":
+        return None
+    running, waiting = int(counts[1]), int(counts[2])
+    if reports.idle >= IDLE_REPORTS:
+        return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
+    after = [lines.clean(each) for each in last]
+    if text in after:
+        after = after[len(after) - after[::-1].index(text) :]
+    seconds = _between(text, after)
+    if seconds is None:  # only the access log goes on, which has no times
+        served = reports.idle == 0 and any(_SERVED.search(each) for each in after)
+        if served or reports.after < (REPORTS * reports.lines or PROBES):
+            return None
+    elif seconds < SILENT_SECONDS:
+        return None
+    return Silence(number, lines.shown(text, 0), _when(text), seconds, running, waiting)
+
+
+def of_start(progress: tuple[int, str] | None, last: Iterable[bytes]) -> Silence | None:
+    """Return the silence after the last line that showed progress of a start, if it is long."""
+    if progress is None:
+        return None
+    number, text = progress
+    seconds = _between(text, [lines.clean(each) for each in last])
+    if seconds is None or seconds < START_SECONDS:
+        return None
+    return Silence(number, lines.shown(text, 0), _when(text), seconds)
+
+
+def _when(text: str) -> str:
+    found = _TIME.search(text)
+    return "" if found is None else found[0]
+
+
+def _between(text: str, after: Iterable[str]) -> float | None:
+    begin = _seconds(text)
+    times = [each for each in map(_seconds, after) if each is not None]
+    if begin is None or not times:
+        return None
+    return None if times[-1] < begin else float(times[-1] - begin)  # else another year began
+
+
+def _seconds(text: str) -> int | None:
+    """Of a made-up year whose months all have 31 days: right between two lines of one month."""
+    found = _TIME.search(text)
+    if found is None:
+        return None
+    month, day, hour, minute, second = (int(each) for each in found.groups() if each is not None)
+    return ((month * _MONTH_DAYS + day) * _DAY) + hour * 3600 + minute * 60 + second
