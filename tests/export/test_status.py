@@ -76,7 +76,7 @@ def test_open_incidents_are_said_with_their_target():
     assert gone["incidents"] == []
     assert chat["incidents"][0] == {
         "id": "engine_stalled-1", "target": "chat", "engine": "0", "state": "open", "kind": "engine_stalled",
-        "cause": "hang", "severity": "page", "summary": "No step for 42 s.", "restart_advised": False, "related": [],
+        "cause": "hang", "family": "", "severity": "page", "summary": "No step for 42 s.", "restart_advised": False, "related": [],
         "concerns": [], "restart_targets": [],
         "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
         "resolved_timestamp_seconds": None, "resolution": None, "began_timestamp_seconds": T,

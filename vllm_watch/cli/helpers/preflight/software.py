@@ -66,7 +66,7 @@ def _has_plugins(prefix: Path) -> bool:
         for path in prefix.glob(f"{pattern}/*.dist-info/entry_points.txt"):
             if path.parent.name.startswith("vllm-") or not path.is_file():
                 continue
-            with suppress(OSError), path.open("rb") as file:
+            with suppress(OSError), regular_file.opened(path) as file:
                 if b"[vllm." in file.read(_ENTRY_POINTS_BYTES_MAX):
                     return True
     return False
