@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.examples import examples
 from tests.restart import virtual_engines, virtual_oracle
 from tests.restart.virtual import CLOCK, virtual_time
-from tests.restart.virtual_site import ANNA, Site
+from tests.restart.virtual_engines import HANGS, SILENT, WELL
+from tests.restart.virtual_site import ANNA, URLS, Site
 from vllm_watch.restart import hook_kinds
 from vllm_watch.restart.locks import file as _  # noqa: F401 - loaded before time is virtual
 
@@ -40,6 +41,20 @@ POINTS = (
 )  # fmt: skip
 
 NAMES = st.sampled_from("abc")
+THEN = st.sampled_from((0.0, 0.0, 0.3, 1.0, 3.0, 6.0))
+"""What comes next comes so soon."""
+
+RELOADS = st.sampled_from((
+    {"urls": {"a": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # as at the beginning
+    {"urls": {"a": URLS["d"], "b": URLS["b"], "c": URLS["c"]}},  # another URL
+    {"urls": {"b": URLS["b"], "c": URLS["c"]}},  # removed
+    {"urls": {"z": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # renamed
+    {"urls": {"a": URLS["b"], "b": URLS["a"], "c": URLS["c"]}},  # one in the place of the other
+    {"hook": "1"}, {"hook": "2"},
+    {"mode": "auto"}, {"mode": "auto"}, {"mode": "approve"}, {"mode": "observe"}, {"mode": "off"},
+    {"frozen_s": 60.0}, {"frozen_s": None},
+))  # fmt: skip
+
 SETTLE_SECONDS = 240.0
 """Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
 
@@ -104,52 +119,46 @@ class Machine(RuleBasedStateMachine):
                 self.site.close()
             shutil.rmtree(self._folder)
 
-    # --- time
-
-    @rule(seconds=st.sampled_from((0.3, 1.0, 3.0, 5.0, 5.0, 8.0, 13.0)))
+    @rule(seconds=st.sampled_from((0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)))
     def time_passes(self, seconds: float) -> None:
         self.site.passes(seconds)
 
-    @rule(seconds=st.sampled_from((40.0,)))
-    def more_time_passes(self, seconds: float) -> None:
-        self.site.passes(seconds)
-
-    @rule(seconds=st.sampled_from((-3600.0, -30.0, 3.0, 90.0, 3600.0)))
-    def the_clock_is_set(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from((-3600.0, -30.0, 3.0, 90.0, 3600.0)), then=THEN)
+    def the_clock_is_set(self, seconds: float, then: float) -> None:
         CLOCK.ahead_s += seconds
+        self.site.passes(then)
 
-    @rule(seconds=st.sampled_from((4.0, 40.0, 1000.0)))
-    def the_watcher_is_suspended(self, seconds: float) -> None:
-        until_s = CLOCK.monotonic_s + seconds
-        while until_s > CLOCK.monotonic_s:
-            CLOCK.advance(until_s - CLOCK.monotonic_s)
+    @rule(seconds=st.sampled_from((4.0, 40.0, 1000.0)), then=THEN)
+    def the_watcher_is_suspended(self, seconds: float, then: float) -> None:
+        CLOCK.pass_unseen(seconds)
+        self.site.passes(then)
 
     # --- engines
 
-    @rule(name=NAMES, how=st.sampled_from((virtual_engines.HANGS, virtual_engines.HANGS, virtual_engines.SILENT)))
-    def an_engine_falls_sick(self, name: str, how: str) -> None:
+    @rule(name=NAMES, how=st.sampled_from((HANGS, HANGS, SILENT, WELL)), then=THEN)
+    def an_engine_is_sick_or_well(self, name: str, how: str, then: float) -> None:
         self.site.engines[name].sicken(how)
+        self.site.passes(then)
 
-    @rule(name=NAMES)
-    def an_engine_recovers(self, name: str) -> None:
-        self.site.engines[name].sicken(virtual_engines.WELL)
-
-    @rule(name=NAMES, load_s=st.sampled_from((0.0, 3.0)), model=st.sampled_from(("m", "m", "another")))
-    def an_engine_is_replaced(self, name: str, load_s: float, model: str) -> None:
+    @rule(name=NAMES, load_s=st.sampled_from((0.0, 3.0)), model=st.sampled_from(("m", "m", "another")), then=THEN)
+    def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
         self.site.engines[name].start(load_s=load_s, model=model)
+        self.site.passes(then)
 
-    @rule(name=NAMES)
-    def an_engine_ends(self, name: str) -> None:
+    @rule(name=NAMES, then=THEN)
+    def an_engine_ends(self, name: str, then: float) -> None:
         self.site.engines[name].end()
+        self.site.passes(then)
 
     @rule()
     def two_engines_start_at_once(self) -> None:
         for name in "bc":
             self.site.engines[name].start()
 
-    @rule(lasts=st.booleans())
-    def the_network_fails_or_is_back(self, lasts: bool) -> None:
-        self.site.network(fails=lasts)
+    @rule(fails=st.booleans(), then=THEN)
+    def the_network_fails_or_is_back(self, fails: bool, then: float) -> None:
+        self.site.network(fails=fails)
+        self.site.passes(then)
 
     @rule(does=st.sampled_from(("restarts", "restarts", "does nothing", "fails", "never starts", "another model")))
     def the_hook_will(self, does: str) -> None:
@@ -158,99 +167,70 @@ class Machine(RuleBasedStateMachine):
     # --- the watcher
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule()
-    def the_watcher_is_killed(self) -> None:
-        self.site.kill()
-
-    @precondition(lambda self: self.site.watcher is not None)
     @rule(point=st.sampled_from(POINTS), later=st.sampled_from((0, 0, 0, 1)))
     def the_watcher_is_killed_when(self, point: str, later: int) -> None:
         self.site.kill_at = point, later
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule()
-    def the_watcher_is_stopped(self) -> None:
-        self.site.stop()
+    @rule(kindly=st.booleans(), away_s=THEN)
+    def the_watcher_ends(self, kindly: bool, away_s: float) -> None:
+        self.site.stop() if kindly else self.site.kill()
+        self.site.passes(away_s)
 
     @precondition(lambda self: self.site.watcher is None)
-    @rule()
-    def the_watcher_starts(self) -> None:
+    @rule(then=THEN)
+    def the_watcher_starts(self, then: float) -> None:
         self.site.kill_at = None
         self.site.start()
+        self.site.passes(then)
 
-    @rule(urls=st.sampled_from((
-        {"a": "a", "b": "b", "c": "c"}, {"a": "d", "b": "b", "c": "c"}, {"b": "b", "c": "c"}, {"z": "a", "b": "b", "c": "c"},
-        {"a": "b", "b": "a", "c": "c"},
-    )))  # fmt: skip
-    def a_reload_changes_targets(self, urls: dict[str, str]) -> None:
-        site = self.site
-        site.settings.urls = {name: site.engines[engine].url for name, engine in urls.items()}
-        site.reload()
-
-    @rule(hook=st.sampled_from(("1", "2")))
-    def a_reload_changes_the_hook(self, hook: str) -> None:
-        self.site.settings.hook = hook
+    @rule(change=RELOADS, then=THEN)
+    def a_reload(self, change: dict[str, Any], then: float) -> None:
+        for key, value in change.items():
+            setattr(self.site.settings, key, value)
         self.site.reload()
-
-    @rule(mode=st.sampled_from(("auto", "auto", "approve", "observe", "off")))
-    def a_reload_changes_the_mode(self, mode: str) -> None:
-        self.site.settings.mode = mode
-        self.site.reload()
-
-    @rule(seconds=st.sampled_from((None, 60.0)))
-    def a_reload_freezes(self, seconds: float | None) -> None:
-        now_t = CLOCK.time()
-        self.site.settings.freeze = None if seconds is None else (now_t // 1, now_t // 1 + seconds)
-        self.site.reload()
+        self.site.passes(then)
 
     # --- the lock and the disk
 
-    @rule()
-    def another_watcher_takes_the_lock(self) -> None:
-        self.site.take_lock()
-
-    @rule()
-    def the_lock_is_lost(self) -> None:
-        self.site.lose_lock()
-
-    @rule()
-    def the_lock_is_given_back(self) -> None:
-        self.site.give_lock_back()
+    @rule(does=st.sampled_from((Site.take_lock, Site.lose_lock, Site.give_lock_back)), then=THEN)
+    def another_watcher(self, does: Callable[[Site], None], then: float) -> None:
+        does(self.site)
+        self.site.passes(then)
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule(full=st.booleans())
-    def the_disk_is_full(self, full: bool) -> None:
+    @rule(full=st.booleans(), then=THEN)
+    def the_disk_is_full(self, full: bool, then: float) -> None:
         assert self.site.watcher is not None
         self.site.watcher.worker.full = full
+        self.site.passes(then)
 
     # --- people and machines
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, override=st.booleans())
-    def a_person_restarts(self, name: str, override: bool) -> None:
-        self.site.ask(self.site.operators.restart(ANNA, name, "wanted", "urgent" if override else None))
+    @rule(name=NAMES, override=st.sampled_from((None, None, "urgent")), then=THEN)
+    def a_person_restarts(self, name: str, override: str | None, then: float) -> None:
+        self.site.ask(self.site.operators.restart(ANNA, name, "wanted", override))
+        self.site.passes(then)
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule()
-    def a_person_approves(self) -> None:
+    @rule(answer=st.sampled_from((Site.approve, Site.approve, Site.silence)), then=THEN)
+    def a_person_approves_or_rejects(self, answer: Callable[[Site, str], None], then: float) -> None:
         for incident in self.site.waiting():
-            self.site.approve(incident)
+            answer(self.site, incident)
+        self.site.passes(then)
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule()
-    def a_person_silences(self) -> None:
-        for incident in self.site.waiting():
-            self.site.silence(incident)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(paused=st.booleans())
-    def a_person_pauses_or_resumes(self, paused: bool) -> None:
+    @rule(paused=st.booleans(), then=THEN)
+    def a_person_pauses_or_resumes(self, paused: bool, then: float) -> None:
         self.site.pause(paused=paused)
+        self.site.passes(then)
 
     @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, firing=st.sampled_from((True, True, False)))
-    def an_alert_asks(self, name: str, firing: bool) -> None:
+    @rule(name=NAMES, firing=st.sampled_from((True, True, False)), then=THEN)
+    def an_alert_asks(self, name: str, firing: bool, then: float) -> None:
         self.site.alert(name, firing=firing)
+        self.site.passes(then)
 
     # ---
 
@@ -266,19 +246,23 @@ class Machine(RuleBasedStateMachine):
         site.kill_at = None
         site.network(fails=False)
         site.give_lock_back()
-        if site.settings.freeze is not None:
-            site.settings.freeze = None
-        site.settings.mode = "auto"
+        site.settings.frozen_s, site.settings.mode = None, "auto"
         site.reload()
         if site.watcher is None:
             site.start()
         assert site.watcher is not None
         site.watcher.worker.full = False
-        site.passes(30.0)
         site.pause(paused=False)
-        before = len(site.calls)
-        site.passes(SETTLE_SECONDS)
-        site.broken += virtual_oracle.of_the_sick(site, before)
+        calls, waited_s = len(site.calls), 0.0
+        while [*virtual_oracle.of_the_sick(site)] or [*virtual_oracle.to_restart(site)]:
+            if waited_s > SETTLE_SECONDS:
+                site.broken += virtual_oracle.of_the_sick(site)
+                site.broken += (f"{name} is sick, and nobody restarts it" for name in virtual_oracle.to_restart(site))
+                break
+            if len(site.calls) > calls:
+                calls, waited_s = len(site.calls), 0.0
+            site.passes(5.0)
+            waited_s += 5.0
         self.nothing_is_broken()
 
 

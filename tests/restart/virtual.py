@@ -63,6 +63,12 @@ class Clock(ModuleType):
         else:
             self.monotonic_s = until_s
 
+    def pass_unseen(self, seconds: float) -> None:
+        """Let time pass in which the watcher does not run."""
+        until_s = self.monotonic_s + seconds
+        while until_s > self.monotonic_s:
+            self.advance(until_s - self.monotonic_s)
+
 
 CLOCK = Clock()
 

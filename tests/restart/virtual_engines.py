@@ -97,7 +97,7 @@ class Source:
         silent = call.outcome == "read_timeout"
         await asyncio.sleep(TIMEOUT_SECONDS - 0.1 if silent else SCRAPE_SECONDS)
         found = Found(
-            process if reading is not None else None, silent or bool(reading and process and process.is_ != WELL),
+            process if reading is not None else None, reading is None or bool(process and process.is_ != WELL),
             t, began_s, call.outcome,
         )  # fmt: skip
         self._site.scraped(self.target.name, found)

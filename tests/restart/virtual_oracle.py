@@ -93,18 +93,17 @@ def _older_than_a_cure(site: "Site", attempt: Attempt) -> Iterator[str]:
 def _limits(site: "Site", attempt: Attempt, made: "Made") -> Iterator[str]:
     from tests.restart import virtual_site as at  # noqa: PLC0415
 
-    ages = {}
-    for each in site.calls:
-        if each.attempt == attempt.id:
-            continue
-        # A clock that is set hides nothing and holds nothing up: both clocks must agree that it is too soon.
-        ages[each.attempt] = max(made.at_s - each.at_s, made.t - each.t)
+    # A clock that was set hides nothing and holds nothing up: both must agree that it is too soon.
+    ages = {
+        each.attempt: max(made.at_s - each.at_s, made.t - each.t)
+        for each in reversed(site.calls) if each.attempt != attempt.id
+    }  # fmt: skip
     spent = [age_s for age_s in ages.values() if age_s < HOUR_SECONDS]
     if len(spent) >= at.BUDGET_PER_HOUR:
         yield f"{len(spent) + 1} restarts in an hour, of {at.BUDGET_PER_HOUR}"
     if any(age_s < at.COOLDOWN_SECONDS for age_s in ages.values()):
         yield f"called {min(ages.values()):.1f} s after the last restart"
-    freeze = site.settings.freeze
+    freeze = site.freeze
     if freeze is not None and freeze[0] <= made.t < freeze[1]:
         yield "called while restarts are frozen"
     yield from _peers(site, attempt.target, at.PEERS_RATIO)
@@ -128,7 +127,7 @@ def of_write(site: "Site", before: Attempt | None, attempt: Attempt) -> Iterator
     """What is wrong with this row of the journal."""
     from tests.restart.model import FOLLOWS  # noqa: PLC0415
 
-    if before is not None and attempt.state not in FOLLOWS[before.state]:
+    if before is not None and attempt.state not in (before.state, *FOLLOWS[before.state]):
         yield f"{before.state} became {attempt.state}"
     called = [each for each in site.calls if each.attempt == attempt.id]
     if called and attempt.state in ("cancelled", "intent", "dry_run"):
@@ -159,21 +158,40 @@ def of_board(site: "Site") -> Iterator[str]:
                 yield f"a restart of {name} is advised for what the last scrape did not find: {each.summary}"
 
 
-def of_the_sick(site: "Site", calls_before: int) -> Iterator[str]:
-    """Whom nobody has restarted or paged for, after all that stood in the way is gone for long enough."""
-    watcher = site.watcher
-    assert watcher is not None
-    restarted = {each.target for each in site.calls[calls_before:]}
+def of_the_sick(site: "Site") -> Iterator[str]:
+    """Whom nobody has paged for, although nothing stands in the way."""
+    assert site.watcher is not None
+    board = site.watcher.board
     for name in site.settings.urls:
-        engine = site.of(name)
-        if engine is None or engine.serves:
+        if (engine := site.of(name)) is None or engine.serves:
             continue
-        incidents = watcher.board.targets[name].incidents.open.values()
-        paged = any(each.severity == "page" and each.firing for each in incidents)
-        if not paged and name not in restarted:
-            yield f"{name} is sick, and neither restarted nor paged for"
-        elif not paged:
-            yield f"{name} is sick again after its restart, and not paged for"
+        incidents = board.targets[name].incidents.open
+        common = [
+            each for each in board.own.incidents.open.values() if not incidents.keys().isdisjoint(each.related)
+        ]
+        if not any(each.severity == "page" and each.firing for each in (*incidents.values(), *common)):
+            yield f"{name} is sick, and not paged for"
+
+
+def to_restart(site: "Site") -> Iterator[str]:
+    """Who is sick, is advised a restart of, and nothing is against it."""
+    from tests.restart import virtual_site as at  # noqa: PLC0415
+
+    assert site.watcher is not None
+    now_s, now_t = CLOCK.monotonic_s, CLOCK.time()
+    ages = [min(now_s - each.at_s, now_t - each.t) for each in site.calls]
+    if any(age_s < at.COOLDOWN_SECONDS for age_s in ages):
+        return
+    if len({each.attempt for each, age_s in zip(site.calls, ages, strict=True) if age_s < HOUR_SECONDS}) >= at.BUDGET_PER_HOUR:
+        return
+    for name in site.settings.urls:
+        advised = any(
+            each.firing and each.restart_advised and each.id not in site.silenced
+            for each in site.watcher.board.targets[name].incidents.open.values()
+        )
+        engine = site.of(name)
+        if advised and engine is not None and not engine.serves and not [*_peers(site, name, at.PEERS_RATIO)]:
+            yield name
 
 
 def _uptime_min() -> float:
@@ -196,4 +214,4 @@ def _name(process: Process | None) -> str:
     return "nobody" if process is None else f"process {process.number} of {process.start_t:.3f}"
 
 
-__all__ = ["CLOCK", "of_board", "of_call", "of_page", "of_the_sick", "of_write"]
+__all__ = ["of_board", "of_call", "of_page", "of_the_sick", "of_write", "to_restart"]

@@ -56,13 +56,13 @@ class Settings:
     mode: str = "auto"
     urls: dict[str, str] = field(default_factory=lambda: {n: URLS[n] for n in "abc"})
     hook: str = "1"
-    freeze: tuple[float, float] | None = None
+    frozen_s: float | None = None  # from the reload on
     scheduled: bool = True
 
-    def config(self, folder: Path) -> Config:
+    def config(self, folder: Path, freeze: tuple[float, float] | None = None) -> Config:
         restart = {**RESTART, "mode": self.mode}
-        if self.freeze is not None:
-            begin, end = (datetime.fromtimestamp(t, UTC).isoformat() for t in self.freeze)
+        if freeze is not None:
+            begin, end = (datetime.fromtimestamp(t, UTC).isoformat() for t in freeze)
             restart["freezes"] = [{"begin": begin, "end": end}]
         if self.scheduled:
             restart["schedules"] = [{
@@ -91,6 +91,7 @@ class Site:
         self.broken: list[str] = []
         self.settings = Settings()
         self.config = self.settings.config(folder)
+        self.freeze: tuple[float, float] | None = None
         self.engines = {name: Engine(url) for name, url in URLS.items()}
         twins_t = CLOCK.time() - 1000.0
         for number, engine in enumerate(self.engines.values()):
@@ -182,12 +183,11 @@ class Site:
 
     def passes(self, seconds: float) -> None:
         """Time, with whoever runs."""
-        if self.watcher is None:
-            until_s = CLOCK.monotonic_s + seconds
-            while until_s > CLOCK.monotonic_s:
-                CLOCK.advance(until_s - CLOCK.monotonic_s)
+        if seconds and self.watcher is None:
+            CLOCK.pass_unseen(seconds)
             return
-        self._run(asyncio.sleep(seconds))
+        if seconds:
+            self._run(asyncio.sleep(seconds))
 
     def _run(self, work: Any) -> Any:
         assert self.watcher is not None
@@ -215,7 +215,9 @@ class Site:
             self.watcher = None
 
     def reload(self) -> None:
-        self.config, self.common = self.settings.config(self.folder), frozenset()
+        frozen_s, now_t = self.settings.frozen_s, CLOCK.time() // 1
+        self.freeze = None if frozen_s is None else (now_t, now_t + frozen_s)
+        self.config, self.common = self.settings.config(self.folder, self.freeze), frozenset()
         gone = self.last.keys() - self.settings.urls.keys()
         for name in gone:
             self.last.pop(name), self.seen.pop(name, None)
