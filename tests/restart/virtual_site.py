@@ -73,7 +73,7 @@ class Settings:
             {
                 "state_dir": str(folder / "state"), "gpu": {"enabled": "off"}, "canary": {"enabled": False},
                 "targets": [{"name": n, "url": u, "group": "g"} for n, u in self.urls.items()],
-                "restart": restart,
+                "restart": restart, "api": {"tokens": [{"name": "anna", "file": str(folder / "token")}]},
                 "hooks": {"command": [{"name": "h", "argv": ["/bin/true", self.hook], "timeout_seconds": 20}]},
             },
             context={"folder": folder},
@@ -88,6 +88,8 @@ class Site:
         now_t = CLOCK.time()
         CLOCK.ahead_s = (BEGIN_T // SCHEDULE_SECONDS + 3) * SCHEDULE_SECONDS - due_in_s - now_t
         self.folder = folder
+        (folder / "token").write_text("a-token-of-enough-characters")
+        (folder / "token").chmod(0o600)
         self.broken: list[str] = []
         self.settings = Settings()
         self.config = self.settings.config(folder)
@@ -112,7 +114,6 @@ class Site:
         self.page_s: dict[str, float] = {}  # by target: when it was last paged for
         self.kill_at: tuple[str, int] | None = None
         self.passed: list[str] = []  # points, so that a story can be read
-        (folder / "locks").mkdir(exist_ok=True)
         self._other_lock: file_lock.Lock | None = None
         self.lost_s: float | None = None  # since when the lock is another's
 

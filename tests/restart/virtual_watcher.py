@@ -116,7 +116,8 @@ class Watcher:
         await self.restarts.start()
 
     async def stop(self) -> None:
-        """As Daemon.stop does."""
+        """As Daemon.run does on SIGTERM."""
+        await self.restarts.let_hooks_end()
         tasks = self.loops.stop()
         for task in tasks:
             task.cancel()
