@@ -95,6 +95,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python -m tests.alerts.recorded
 	$(BIN)/python -m tests.cli.top_pictures
 	$(BIN)/python -m tests.faults.matrix
+	$(BIN)/python -m tests.restart.hazards
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh $(if $(findstring not long,$(LIVE)),,nixl)
