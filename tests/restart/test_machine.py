@@ -140,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         self.site.engines[name].sicken(how)
         self.site.passes(then)
 
-    @rule(name=NAMES, load_s=st.sampled_from((0.0, 3.0)), model=st.sampled_from(("m", "m", "another")), then=THEN)
+    @rule(name=NAMES, load_s=st.sampled_from((0.0, 3.0, 20.0)), model=st.sampled_from(("m", "m", "another")), then=THEN)
     def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
         self.site.engines[name].start(load_s=load_s, model=model)
         self.site.passes(then)
@@ -150,10 +150,11 @@ class Machine(RuleBasedStateMachine):
         self.site.engines[name].end()
         self.site.passes(then)
 
-    @rule()
-    def two_engines_start_at_once(self) -> None:
+    @rule(then=THEN)
+    def two_engines_start_at_once(self, then: float) -> None:
         for name in "bc":
             self.site.engines[name].start()
+        self.site.passes(then)
 
     @rule(fails=st.booleans(), then=THEN)
     def the_network_fails_or_is_back(self, fails: bool, then: float) -> None:

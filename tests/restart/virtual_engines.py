@@ -70,6 +70,7 @@ class Found:
     """What one scrape found."""
 
     process: Process | None  # that answered; None: none did
+    met: Process | None  # whom it was sent to
     sick: bool
     t: float
     began_s: float
@@ -97,7 +98,7 @@ class Source:
         silent = call.outcome == "read_timeout"
         await asyncio.sleep(TIMEOUT_SECONDS - 0.1 if silent else SCRAPE_SECONDS)
         found = Found(
-            process if reading is not None else None, reading is None or bool(process and process.is_ != WELL),
+            process if reading is not None else None, process, reading is None or bool(process and process.is_ != WELL),
             t, began_s, call.outcome,
         )  # fmt: skip
         self._site.scraped(self.target.name, found)
@@ -109,7 +110,7 @@ class Source:
 
 def _reading(process: Process, at_s: float) -> Reading:
     hangs = process.is_ == HANGS
-    steps = 10.0 * ((process.hung_s if hangs else at_s) - process.serves_s)
+    steps = max(0.0, 10.0 * ((process.hung_s if hangs else at_s) - process.serves_s))
     engine = EngineSample(
         engine="0", model_name=process.model, requests_running=2.0, requests_waiting=7.0 if hangs else 0.0,
         generation_tokens=steps, iteration_tokens=Histogram(count=steps, sum=None),
@@ -185,17 +186,20 @@ class Hook:
             return site.answered(call, HookResult(outcome=FAILED, text="it is busy"))
         if does == "does nothing":
             return site.answered(call, HookResult(outcome=DONE, text="done"))
-        model = "another" if does == "another model" else "m"
         engine.end()
-        if site.supervised:
-            CLOCK.after(STOP_SECONDS, lambda: engine.start(model=model, load_s=LOAD_SECONDS))
+        stopped = False
+
+        def starts() -> None:
+            if not stopped and does != "never starts":
+                engine.start(model="another" if does == "another model" else "m", load_s=LOAD_SECONDS)
+
+        CLOCK.after(STOP_SECONDS, starts)
         try:
             await site.point("the hook has ended the engine")
             await asyncio.sleep(STOP_SECONDS)
         except asyncio.CancelledError:
+            stopped = not site.supervised  # a program ends with its watcher
             site.cut_off(call)
             raise
-        if not site.supervised and does != "never starts":
-            engine.start(model=model, load_s=LOAD_SECONDS)
         await site.point("the hook has started the engine")
         return site.answered(call, HookResult(outcome=DONE, text="done"))

@@ -46,9 +46,9 @@ def _configured(site: "Site", call: HookCall, settings: Any) -> Iterator[str]:
 
 
 def _another_process(site: "Site", call: HookCall, made: "Made") -> Iterator[str]:
-    decided = site.decided.get(call.attempt_id, {}).get(call.target)
-    if made.process is not None and made.process is not decided:
-        yield f"called on {_name(made.process)}, decided about {_name(decided)}"
+    decided = site.decided.get(call.attempt_id, {}).get(call.target, [])
+    if made.process is not None and made.process not in decided:
+        yield f"called on {_name(made.process)}, decided about {' or '.join(map(_name, decided))}"
 
 
 def _not_found(site: "Site", attempt: Attempt) -> Iterator[str]:
@@ -132,7 +132,7 @@ def of_write(site: "Site", before: Attempt | None, attempt: Attempt) -> Iterator
     called = [each for each in site.calls if each.attempt == attempt.id]
     if called and attempt.state in ("cancelled", "intent", "dry_run"):
         yield f"what was called is written down as {attempt.state}"
-    decided = site.decided.get(attempt.id, {}).get(attempt.target)
+    decided = site.decided.get(attempt.id, {}).get(attempt.target, [None])[0]
     engine = site.of(attempt.target)
     now = None if engine is None else engine.process
     if attempt.state == "helped" and decided and now and decided.model != now.model:
@@ -163,8 +163,8 @@ def of_the_sick(site: "Site") -> Iterator[str]:
     assert site.watcher is not None
     board = site.watcher.board
     for name in site.settings.urls:
-        if (engine := site.of(name)) is None or engine.serves:
-            continue
+        if (engine := site.of(name)) is None or engine.serves or site.watcher.restarts.dispatcher.attempts.busy(name):
+            continue  # a restart that is being verified ends in a page where it did not help
         incidents = board.targets[name].incidents.open
         common = [
             each for each in board.own.incidents.open.values() if not incidents.keys().isdisjoint(each.related)
@@ -184,7 +184,10 @@ def to_restart(site: "Site") -> Iterator[str]:
         return
     if len({each.attempt for each, age_s in zip(site.calls, ages, strict=True) if age_s < HOUR_SECONDS}) >= at.BUDGET_PER_HOUR:
         return
-    for name in site.settings.urls:
+    since = [each for each in site.calls if each.at_s >= site.resumed_s]
+    if any(site.wrote[each.attempt].state != "helped" for each in since):
+        return  # the breaker is open, or it is not known yet
+    for name in site.settings.urls.keys() - {each.target for each in since}:
         advised = any(
             each.firing and each.restart_advised and each.id not in site.silenced
             for each in site.watcher.board.targets[name].incidents.open.values()

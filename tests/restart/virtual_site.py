@@ -99,13 +99,15 @@ class Site:
         for number, engine in enumerate(self.engines.values()):
             engine.start(start_t=twins_t - max(0, 1 - number))  # all but the first started in the same 10 ms
         self.watcher: Watcher | None = None
+        self.stops = False  # is the watcher asked to?
+        self.resumed_s = 0.0
         self.outage = False
         self.common: frozenset[str] = frozenset()  # targets that the outage hit all at once, each of them well
         self.hook_does, self.supervised = "restarts", False
         self.last: dict[str, Found] = {}  # by target: the last scrape
         self.seen: dict[str, Process] = {}  # by target: the last process that answered
         self.wrote: dict[str, Attempt] = {}  # as the disk has it
-        self.decided: dict[str, dict[str, Process | None]] = {}  # by attempt and target
+        self.decided: dict[str, dict[str, list[Process | None]]] = {}  # by attempt and target: who it may be of
         self.calls: list[Made] = []
         self.asked: dict[str, tuple[float, str]] = {}  # by alert: when, of whom
         self.approved: set[str] = set()  # incidents
@@ -158,7 +160,9 @@ class Site:
         self.wrote[attempt.id] = attempt
         self.broken += oracle.of_write(self, before, attempt)
         if attempt.state == "intent":
-            self.decided[attempt.id] = {name: self.seen.get(name) for name in attempt.names}
+            self.decided[attempt.id] = {
+                name: [self.seen.get(name), self.last[name].met if name in self.last else None] for name in attempt.names
+            }  # fmt: skip
 
     def called(self, call: HookCall, settings: Any) -> Engine | None:
         self.passed.append("called")
@@ -176,8 +180,7 @@ class Site:
 
     def cut_off(self, call: HookCall) -> None:
         """The hook was ended in the middle."""
-        watcher = self.watcher
-        if watcher is not None and not watcher.dead:
+        if self.stops and self.watcher is not None and not self.watcher.dead:
             self.broken.append(f"a hook that had begun was cut off in the middle: {call.target}")
 
     # --- what is done
@@ -210,7 +213,9 @@ class Site:
     def stop(self) -> None:
         watcher = self.watcher
         assert watcher is not None
+        self.stops = True
         self._run(watcher.stop())
+        self.stops = False
         if self.watcher is not None:
             watcher.bury()
             self.watcher = None
@@ -275,6 +280,7 @@ class Site:
             self.paused = self.ask(self.operators.pause(ANNA, "work", None)) is not None or self.paused
         else:
             self.paused = False  # from here on it may or may not hold
+            self.resumed_s = CLOCK.monotonic_s
             self.ask(self.operators.resume(ANNA, "done"))
 
     def network(self, *, fails: bool) -> None:
