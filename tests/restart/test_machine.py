@@ -5,8 +5,8 @@ it found is kept below as stories of its own. `make hunt` plays 20 times as many
 """
 
 import logging
-import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,11 +16,15 @@ from unittest.mock import patch
 
 import pytest
 import structlog
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.examples import examples
+from tests.faults.matrix import ROOT
+from tests.faults.removing import PACKAGE, without
 from tests.restart import virtual_engines, virtual_oracle
+from tests.restart.machine_removals import REMOVALS
 from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
@@ -239,7 +243,10 @@ class Machine(RuleBasedStateMachine):
     def nothing_is_broken(self) -> None:
         if hasattr(self, "site"):
             self.site.broken += virtual_oracle.of_board(self.site)
-            assert self.site.broken == [], self.site.broken
+            self.judged()
+
+    def judged(self) -> None:
+        assert self.site.broken == [], self.site.broken
 
     def settles(self) -> None:
         """Whatever stood in the way is gone; who is still sick is restarted or paged for."""
@@ -267,10 +274,45 @@ class Machine(RuleBasedStateMachine):
         self.nothing_is_broken()
 
 
-def test_nothing_that_must_not_happens() -> None:
+def play(machine: type[Machine], **how: Any) -> None:
     with played():
-        run_state_machine_as_test(Machine, settings=examples(int(os.environ.get("MACHINE_EXAMPLES", EXAMPLES)), stateful_step_count=STEPS))
+        run_state_machine_as_test(machine, settings=examples(EXAMPLES, stateful_step_count=STEPS, **how))  # type: ignore[no-untyped-call]
+
+
+def test_nothing_that_must_not_happens() -> None:
+    """10,000 steps, the same each time; other ones in `make hunt`."""
+    play(Machine)
+
+
+@pytest.mark.parametrize("words", REMOVALS)
+def test_every_removal_applies(words: str) -> None:
+    """Each piece stands in the code once, and what is left is Python."""
+    for path, text in without(REMOVALS[words], ROOT / PACKAGE).items():
+        compile(text, path, "exec")
+        assert text != path.read_text()
+
+
+class Noticed(Exception):
+    """It happened."""
+
+
+def look_for(words: str) -> int:
+    """Play until it happens, whatever else does; 1 where it did."""
+
+    class Searching(Machine):
+        def judged(self) -> None:
+            found = [text for text in self.site.broken if words in text]
+            self.site.broken.clear()
+            if found:
+                raise Noticed(found[0])
+
+    try:
+        play(Searching, phases=[Phase.generate], derandomize=False)
+    except Noticed as noticed:
+        print(noticed)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    pytest.main([__file__])
+    sys.exit(look_for(sys.argv[1]))
