@@ -75,6 +75,9 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
 
 RUN_SECONDS = 900.0
 
+NOTICED = 3
+"""Exit status of who was looked for and found."""
+
 
 def noticed(folder: Path, words: str) -> bool:
     """Does it say so on a copy without the piece?"""
@@ -84,7 +87,7 @@ def noticed(folder: Path, words: str) -> bool:
         env=os.environ | {"PYTHONPATH": str(project)}, timeout=RUN_SECONDS, check=False,
     )  # fmt: skip
     print(f"{words}: {done.stdout.strip() or done.stderr[-2000:]}", flush=True)
-    return done.returncode == 1
+    return done.returncode == NOTICED
 
 
 def main(asked: Sequence[str]) -> int:
