@@ -94,7 +94,20 @@ def watcher(s: State, guards: Guards) -> Iterator[Step]:
         yield "resume", _resumed(s, guards)
     elif s.at == "idle":
         yield from _idle(s, guards)
-    elif s.at in ("drains", "failed"):
+    elif s.at == "answered":
+        state, at = ("failed", "idle") if s.failed else ("verifying", "verifies")
+        yield "move", _moved(s, state, at, guards)
+    elif s.at == "verifies":
+        for step, state in (
+            ("verify", "helped"), ("verify", "did_not_help"), ("give_up", "uncertain"),
+        ):  # fmt: skip
+            yield step, _moved(s, state, "idle", guards)
+    else:
+        yield from _to_the_call(s, guards)
+
+
+def _to_the_call(s: State, guards: Guards) -> Iterator[Step]:
+    if s.at in ("drains", "failed"):
         yield "scrape", _scraped(s, guards)
         step, at = ("prepare", "drained") if s.at == "drains" else ("again", "again")
         yield step, s._replace(at=at, fresh=False)
@@ -109,12 +122,6 @@ def watcher(s: State, guards: Guards) -> Iterator[Step]:
         yield "write_call", _moved(s, "cancelled", "idle", guards)
     elif s.at == "written":
         yield from _called(s)
-    elif s.at == "answered":
-        yield "move", _moved(s, "failed" if s.failed else "verifying", "idle" if s.failed else "verifies", guards)
-    elif s.at == "verifies":
-        yield "verify", _moved(s, "helped", "idle", guards)
-        yield "verify", _moved(s, "did_not_help", "idle", guards)
-        yield "give_up", _moved(s, "uncertain", "idle", guards)
 
 
 def _resumed(s: State, guards: Guards) -> State:
@@ -124,17 +131,19 @@ def _resumed(s: State, guards: Guards) -> State:
         if not guards.never_again:
             return s._replace(at="written", mind="calling", failed=False)
         return _moved(s, "uncertain", "verifies", guards)
-    return s._replace(at="verifies" if s.disk in ("verifying", "uncertain") else "idle", mind=s.disk)
+    at = "verifies" if s.disk in ("verifying", "uncertain") else "idle"
+    return s._replace(at=at, mind=s.disk)
 
 
 def _idle(s: State, guards: Guards) -> Iterator[Step]:
     if s.mind != s.disk and not s.full and guards.kept_in_memory:
         yield "flush", _on_disk(s, s.mind, guards)
     yield "scrape", _scraped(s, guards)
-    known_spent = s.spent + (s.mind in SPENT and s.disk not in SPENT)
-    agrees = s.found and s.lock and known_spent < BUDGET
-    if agrees and not s.full and s.mind not in OPEN and s.disk not in OPEN and s.attempts < ATTEMPTS_MAX:
-        begun = s._replace(at="drains", mind="intent", disk="", decided=s.seen, calls=0, failed=False, attempts=s.attempts + 1)
+    spent = s.spent + (s.mind in SPENT and s.disk not in SPENT)
+    idle = not s.full and not {s.mind, s.disk} & {*OPEN} and s.attempts < ATTEMPTS_MAX
+    if idle and s.found and s.lock and spent < BUDGET:
+        begun = s._replace(at="drains", mind="intent", disk="", attempts=s.attempts + 1)
+        begun = begun._replace(decided=s.seen, calls=0, failed=False)
         yield "intend", _on_disk(begun, "intent", guards)
 
 
@@ -167,10 +176,11 @@ def _called(s: State) -> Iterator[Step]:
     }
     broken = s.broken or next((text for text, so in wrong.items() if so), "")
     called = s._replace(calls=s.calls + 1, made=s.made + (s.calls == 0), broken=broken)
-    acted = called._replace(at="answered", failed=False, now=min(s.now + 1, PROCESSES_MAX), sick=False)
-    yield "call", acted
+    acted = called._replace(at="answered", failed=False, now=min(s.now + 1, PROCESSES_MAX))
+    yield "call", acted._replace(sick=False)
     yield "call", acted._replace(sick=True)
-    yield "call", called._replace(at="failed" if called.calls < CALLS_MAX else "answered", failed=True, fresh=False)
+    at = "failed" if called.calls < CALLS_MAX else "answered"
+    yield "call", called._replace(at=at, failed=True, fresh=False)
 
 
 def _moved(s: State, state: str, at: str, guards: Guards) -> State:
@@ -208,8 +218,8 @@ def explored(guards: Guards = Guards()) -> tuple[Came, State | None]:
 
 
 def forgotten(came: Came, guards: Guards = Guards()) -> list[State]:
-    """From where, were the disk and the lock all right from now on, the watcher's own steps never lead to where nothing is
-    under way and who is sick was restarted or paged for."""
+    """From where, with a disk and a lock that are all right, no steps of the watcher lead to where nothing is under way
+    and who is sick is paged for."""
     fair = {s._replace(full=False, lock=True) for s in came if s.at}
     before: dict[State, list[State]] = {}
     left, seen = deque(fair), set(fair)
@@ -220,13 +230,13 @@ def forgotten(came: Came, guards: Guards = Guards()) -> list[State]:
             if after not in seen:
                 seen.add(after)
                 left.append(after)
-    good = {s for s in seen if s.at == "idle" and s.mind == s.disk and s.disk not in OPEN and (s.paged or not s.sick)}
+    ended = (s for s in seen if s.at == "idle" and s.mind == s.disk and s.disk not in OPEN)
+    good = {s for s in ended if s.paged or not s.sick}
     left = deque(good)
     while left:
-        for s in before.get(left.popleft(), ()):
-            if s not in good:
-                good.add(s)
-                left.append(s)
+        new = [s for s in before.get(left.popleft(), ()) if s not in good]
+        good.update(new)
+        left.extend(new)
     return [s for s in fair if s not in good]
 
 

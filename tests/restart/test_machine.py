@@ -16,11 +16,18 @@ from unittest.mock import patch
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, Phase
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from tests.examples import examples
+from tests.examples import TEST, examples
 from tests.faults.matrix import ROOT
 from tests.faults.removing import PACKAGE, without
 from tests.restart import virtual_engines, virtual_oracle
@@ -29,13 +36,12 @@ from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
 from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.locks import file as _  # noqa: F401 - loaded before time is virtual
 
 STEPS = 50
 EXAMPLES = 200
 """10,000 steps in all."""
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a flush costs nothing there
+MEMORY = Path("/dev/shm")
 
 POINTS = (
     "before intent is written", "intent is written", "before calling is written", "calling is written", "the hook has begun",
@@ -86,11 +92,17 @@ def played() -> Iterator[None]:
     loops = "vllm_watch.watch.target_loops"
     with ExitStack() as stack:
         stack.enter_context(virtual_time())
-        stack.enter_context(patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors))
-        stack.enter_context(patch(f"{loops}.CpuWaits", lambda *_, **__: None))
-        stack.enter_context(patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target)))
         stack.enter_context(
-            patch.object(hook_kinds, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings))
+            patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors)
+        )
+        stack.enter_context(patch(f"{loops}.CpuWaits", lambda *_, **__: None))
+        stack.enter_context(
+            patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target))
+        )
+        stack.enter_context(
+            patch.object(
+                hook_kinds, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
+            )
         )
         yield
     structlog.reset_defaults()
@@ -105,7 +117,11 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self._folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
 
-    @initialize(due_s=st.sampled_from((20.0, 100.0, 300.0)), mode=st.sampled_from(("auto", "auto", "approve")), supervised=st.booleans())
+    @initialize(
+        due_s=st.sampled_from((20.0, 100.0, 300.0)),
+        mode=st.sampled_from(("auto", "auto", "approve")),
+        supervised=st.booleans(),
+    )
     def begins(self, due_s: float, mode: str, supervised: bool) -> None:
         self.site = Site(self._folder, due_s)
         NOW[:] = [self.site]
@@ -144,7 +160,12 @@ class Machine(RuleBasedStateMachine):
         self.site.engines[name].sicken(how)
         self.site.passes(then)
 
-    @rule(name=NAMES, load_s=st.sampled_from((0.0, 3.0, 20.0)), model=st.sampled_from(("m", "m", "another")), then=THEN)
+    @rule(
+        name=NAMES,
+        load_s=st.sampled_from((0.0, 3.0, 20.0)),
+        model=st.sampled_from(("m", "m", "another")),
+        then=THEN,
+    )
     def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
         self.site.engines[name].start(load_s=load_s, model=model)
         self.site.passes(then)
@@ -165,7 +186,11 @@ class Machine(RuleBasedStateMachine):
         self.site.network(fails=fails)
         self.site.passes(then)
 
-    @rule(does=st.sampled_from(("restarts", "restarts", "does nothing", "fails", "never starts", "another model")))
+    @rule(
+        does=st.sampled_from(
+            ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
+        )
+    )
     def the_hook_will(self, does: str) -> None:
         self.site.hook_does = does
 
@@ -220,7 +245,9 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.site.watcher is not None)
     @rule(answer=st.sampled_from((Site.approve, Site.approve, Site.silence)), then=THEN)
-    def a_person_approves_or_rejects(self, answer: Callable[[Site, str], None], then: float) -> None:
+    def a_person_approves_or_rejects(
+        self, answer: Callable[[Site, str], None], then: float
+    ) -> None:
         for incident in self.site.waiting():
             answer(self.site, incident)
         self.site.passes(then)
@@ -265,7 +292,10 @@ class Machine(RuleBasedStateMachine):
         while [*virtual_oracle.of_the_sick(site)] or [*virtual_oracle.to_restart(site)]:
             if waited_s > SETTLE_SECONDS:
                 site.broken += virtual_oracle.of_the_sick(site)
-                site.broken += (f"{name} is sick, and nobody restarts it" for name in virtual_oracle.to_restart(site))
+                site.broken += (
+                    f"{name} is sick, and nobody restarts it"
+                    for name in virtual_oracle.to_restart(site)
+                )
                 break
             if len(site.calls) > calls:
                 calls, waited_s = len(site.calls), 0.0
@@ -294,7 +324,7 @@ def test_every_removal_applies(words: str) -> None:
         assert text != path.read_text()
 
 
-class Noticed(Exception):
+class NoticedError(Exception):
     """It happened."""
 
 
@@ -306,11 +336,12 @@ def look_for(words: str) -> int:
             found = [text for text in self.site.broken if words in text]
             self.site.broken.clear()
             if found:
-                raise Noticed(found[0])
+                raise NoticedError(found[0])
 
+    settings.load_profile(TEST)
     try:
         play(Searching, phases=[Phase.generate], derandomize=False)
-    except Noticed as noticed:
+    except NoticedError as noticed:
         print(noticed)
         return NOTICED
     return 0

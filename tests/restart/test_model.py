@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.restart.model import CALLS_MAX, FOLLOWS, OPEN, SPENT, STEPS, Guards, explored, forgotten, story, watcher, world
+from tests.restart.model import (
+    CALLS_MAX,
+    FOLLOWS,
+    OPEN,
+    SPENT,
+    STEPS,
+    Guards,
+    explored,
+    forgotten,
+    story,
+    watcher,
+    world,
+)
 from vllm_watch.restart import restart
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
@@ -30,7 +42,11 @@ def test_nothing_breaks_and_nobody_is_forgotten() -> None:
     came, broken = explored()
     assert broken is None, (broken.broken, story(came, broken))
     assert forgotten(came) == []
-    taken = {(step, s.disk, after.disk) for s in came for step, after in (*world(s), *watcher(s, Guards()))}
+    taken = {
+        (step, s.disk, after.disk)
+        for s in came
+        for step, after in (*world(s), *watcher(s, Guards()))
+    }
     assert {step for step, *_ in taken} == WORLD | STEPS.keys()
     # What was spent has used the budget up: only one that was cancelled is followed by another.
     written = {(before, after) for _, before, after in taken if before not in ("", after)}
@@ -57,7 +73,9 @@ def test_its_states_are_those_of_the_journal() -> None:
     """Each in both, open in both, and spent in both."""
     assert set(FOLLOWS) == {*OPEN_STATES, *ENDED_STATES}
     assert OPEN == OPEN_STATES
-    known: dict[str, Any] = dict.fromkeys(("id", "target", "group", "trigger", "hook", "reason", "actor"), "")
+    known: dict[str, Any] = dict.fromkeys(
+        ("id", "target", "group", "trigger", "hook", "reason", "actor"), ""
+    )
     spent = [state for state in FOLLOWS if Attempt(**known, state=state, began_t=0.0).spent]
     assert set(spent) == set(SPENT)
 

@@ -115,9 +115,7 @@ def _reading(process: Process, at_s: float) -> Reading:
         engine="0", model_name=process.model, requests_running=2.0, requests_waiting=7.0 if hangs else 0.0,
         generation_tokens=steps, iteration_tokens=Histogram(count=steps, sum=None),
     )  # fmt: skip
-    server = ServerSample(
-        version="1", models=(process.model,), process_start_time=process.start_t
-    )
+    server = ServerSample(version="1", models=(process.model,), process_start_time=process.start_t)
     return Reading(vllm=True, engine_kind="V1", engines=(engine,), server=server)
 
 
@@ -128,7 +126,7 @@ class Stalled:
         reading = view.observation.reading
         if reading is None:
             return [Verdict(state=UNKNOWN, kind="engine_stalled", engine="0")]
-        if reading.engines[0].requests_waiting != 7.0:  # noqa: PLR2004
+        if reading.engines[0].requests_waiting != 7.0:
             return [Verdict(state=CLEAR, kind="engine_stalled", engine="0")]
         return [_fires("engine_stalled", "hang", "0", advised=True)]
 
@@ -191,7 +189,9 @@ class Hook:
 
         def starts() -> None:
             if not stopped and does != "never starts":
-                engine.start(model="another" if does == "another model" else "m", load_s=LOAD_SECONDS)
+                engine.start(
+                    model="another" if does == "another model" else "m", load_s=LOAD_SECONDS
+                )
 
         CLOCK.after(STOP_SECONDS, starts)
         try:

@@ -163,13 +163,21 @@ def of_the_sick(site: "Site") -> Iterator[str]:
     assert site.watcher is not None
     board = site.watcher.board
     for name in site.settings.urls:
-        if (engine := site.of(name)) is None or engine.serves or site.watcher.restarts.dispatcher.attempts.busy(name):
+        if (
+            (engine := site.of(name)) is None
+            or engine.serves
+            or site.watcher.restarts.dispatcher.attempts.busy(name)
+        ):
             continue  # a restart that is being verified ends in a page where it did not help
         incidents = board.targets[name].incidents.open
         common = [
-            each for each in board.own.incidents.open.values() if not incidents.keys().isdisjoint(each.related)
+            each
+            for each in board.own.incidents.open.values()
+            if not incidents.keys().isdisjoint(each.related)
         ]
-        if not any(each.severity == "page" and each.firing for each in (*incidents.values(), *common)):
+        if not any(
+            each.severity == "page" and each.firing for each in (*incidents.values(), *common)
+        ):
             yield f"{name} is sick, and not paged for"
 
 
@@ -182,7 +190,16 @@ def to_restart(site: "Site") -> Iterator[str]:
     ages = [min(now_s - each.at_s, now_t - each.t) for each in site.calls]
     if any(age_s < at.COOLDOWN_SECONDS for age_s in ages):
         return
-    if len({each.attempt for each, age_s in zip(site.calls, ages, strict=True) if age_s < HOUR_SECONDS}) >= at.BUDGET_PER_HOUR:
+    if (
+        len(
+            {
+                each.attempt
+                for each, age_s in zip(site.calls, ages, strict=True)
+                if age_s < HOUR_SECONDS
+            }
+        )
+        >= at.BUDGET_PER_HOUR
+    ):
         return
     since = [each for each in site.calls if each.at_s >= site.resumed_s]
     if any(site.wrote[each.attempt].state != "helped" for each in since):
@@ -193,7 +210,12 @@ def to_restart(site: "Site") -> Iterator[str]:
             for each in site.watcher.board.targets[name].incidents.open.values()
         )
         engine = site.of(name)
-        if advised and engine is not None and not engine.serves and not [*_peers(site, name, at.PEERS_RATIO)]:
+        if (
+            advised
+            and engine is not None
+            and not engine.serves
+            and not [*_peers(site, name, at.PEERS_RATIO)]
+        ):
             yield name
 
 

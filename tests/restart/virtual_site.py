@@ -97,17 +97,23 @@ class Site:
         self.engines = {name: Engine(url) for name, url in URLS.items()}
         twins_t = CLOCK.time() - 1000.0
         for number, engine in enumerate(self.engines.values()):
-            engine.start(start_t=twins_t - max(0, 1 - number))  # all but the first started in the same 10 ms
+            engine.start(
+                start_t=twins_t - max(0, 1 - number)
+            )  # all but the first started in the same 10 ms
         self.watcher: Watcher | None = None
         self.stops = False  # is the watcher asked to?
         self.resumed_s = 0.0
         self.outage = False
-        self.common: frozenset[str] = frozenset()  # targets that the outage hit all at once, each of them well
+        self.common: frozenset[str] = (
+            frozenset()
+        )  # targets that the outage hit all at once, each of them well
         self.hook_does, self.supervised = "restarts", False
         self.last: dict[str, Found] = {}  # by target: the last scrape
         self.seen: dict[str, Process] = {}  # by target: the last process that answered
         self.wrote: dict[str, Attempt] = {}  # as the disk has it
-        self.decided: dict[str, dict[str, list[Process | None]]] = {}  # by attempt and target: who it may be of
+        self.decided: dict[
+            str, dict[str, list[Process | None]]
+        ] = {}  # by attempt and target: who it may be of
         self.calls: list[Made] = []
         self.asked: dict[str, tuple[float, str]] = {}  # by alert: when, of whom
         self.approved: set[str] = set()  # incidents
@@ -169,7 +175,9 @@ class Site:
         engine = self.engine(call.url)
         process = None if engine is None else engine.process
         assert self.watcher is not None
-        made = Made(call.attempt_id, call.target, CLOCK.monotonic_s, CLOCK.time(), self.watcher, process)
+        made = Made(
+            call.attempt_id, call.target, CLOCK.monotonic_s, CLOCK.time(), self.watcher, process
+        )
         self.broken += oracle.of_call(self, call, settings, made)
         self.calls.append(made)
         return engine
@@ -257,7 +265,11 @@ class Site:
         """Incidents whose restart waits."""
         assert self.watcher is not None
         dispatcher = self.watcher.restarts.dispatcher
-        waits = [each.request.incident_id for name in self.settings.urls for each in dispatcher.waiting(name)]
+        waits = [
+            each.request.incident_id
+            for name in self.settings.urls
+            for each in dispatcher.waiting(name)
+        ]
         return [each for each in waits if each is not None]
 
     def approve(self, incident: str) -> None:
@@ -277,7 +289,9 @@ class Site:
         if self.watcher is None:
             return
         if paused:
-            self.paused = self.ask(self.operators.pause(ANNA, "work", None)) is not None or self.paused
+            self.paused = (
+                self.ask(self.operators.pause(ANNA, "work", None)) is not None or self.paused
+            )
         else:
             self.paused = False  # from here on it may or may not hold
             self.resumed_s = CLOCK.monotonic_s
