@@ -34,15 +34,20 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
         Cut(DISPATCHER, "if self._backends.hook(now.settings.hook) is not hook:", "if False:"),
     ),
     "that the last scrape did not find": (
-        Cut(CHECKS, 'if not incident.firing:\n        return "the last scrape did not find it"', "pass"),
+        Cut(CHECKS, "if not incident.firing:", "if False:"),
         Cut(CHECKS, "if incident.phase == ACTIVE:", "if incident.phase:"),
+        Cut(CHECKS, "if not incident.advises_restart_of(facts.asker or request.target):", "if False:"),
+        Cut("restart/restarts.py", "if event.incident.phase == ACTIVE and event.incident.open:", "if event.incident.open:"),
     ),
     "is advised for what the last scrape did not find": (
         Cut("incidents/followed.py", "firing=False", "firing=True"),
         Cut("incidents/followed.py", "phase=RECOVERING, ended_t=t, restart_advised=False, restart_targets=()", "phase=RECOVERING, ended_t=t"),
     ),
     "a common outage": (Cut("incidents/fleet.py", "return silent >= self._targets_min and silent > self._share * known", "return False"),),
-    "called in mode": (Cut("restart/guard.py", 'if settings.mode == "approve" and request.person is None:', "if False:"),),
+    "called in mode": (
+        Cut("restart/guard.py", 'if settings.mode == "approve" and request.person is None:', "if False:"),
+        Cut("restart/guard.py", 'acts = settings.mode == "auto" or request.person is not None', "acts = True"),
+    ),
     "that a person has silenced": (Cut(CHECKS, "if facts.silenced:", "if False:"),),
     "called while a person has paused restarts": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, freeze,"),),
     "called while restarts are frozen": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, pause,"),),

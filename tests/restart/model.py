@@ -4,7 +4,6 @@ The steps are those of the code (STEPS). Between any two the watcher may be kill
 the last scrape and the call: an engine that is replaced in those milliseconds only the hook itself can tell.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -197,53 +196,3 @@ def _on_disk(s: State, state: str, guards: Guards) -> State:
     broken = s.broken or next((text for text, so in wrong.items() if so), "")
     new = guards.counts_spent and state in SPENT and s.disk not in SPENT
     return s._replace(disk=state, spent=s.spent + new, broken=broken)
-
-
-Came = dict[State, Step | None]  # each state, and the step and state that it was first reached from
-
-
-def explored(guards: Guards = Guards()) -> tuple[Came, State | None]:
-    """All that can be reached, or all up to the nearest state in which something broke, and that."""
-    came: Came = {State(): None}
-    left = deque(came)
-    while left:
-        s = left.popleft()
-        for step, after in (*world(s), *watcher(s, guards)):
-            if after not in came:
-                came[after] = step, s
-                left.append(after)
-                if after.broken:
-                    return came, after
-    return came, None
-
-
-def forgotten(came: Came, guards: Guards = Guards()) -> list[State]:
-    """From where, with a disk and a lock that are all right, no steps of the watcher lead to where nothing is under way
-    and who is sick is paged for."""
-    fair = {s._replace(full=False, lock=True) for s in came if s.at}
-    before: dict[State, list[State]] = {}
-    left, seen = deque(fair), set(fair)
-    while left:
-        s = left.popleft()
-        for _, after in watcher(s, guards):
-            before.setdefault(after, []).append(s)
-            if after not in seen:
-                seen.add(after)
-                left.append(after)
-    ended = (s for s in seen if s.at == "idle" and s.mind == s.disk and s.disk not in OPEN)
-    good = {s for s in ended if s.paged or not s.sick}
-    left = deque(good)
-    while left:
-        new = [s for s in before.get(left.popleft(), ()) if s not in good]
-        good.update(new)
-        left.extend(new)
-    return [s for s in fair if s not in good]
-
-
-def story(came: Came, s: State) -> list[str]:
-    """The steps that led there."""
-    steps: list[str] = []
-    while (step := came[s]) is not None:
-        steps.insert(0, step[0])
-        s = step[1]
-    return steps

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,8 +38,8 @@ from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
 from vllm_watch.restart import hook_kinds
 
-STEPS = 50
-EXAMPLES = 200
+STEPS = 25
+EXAMPLES = 400
 """10,000 steps in all."""
 
 MEMORY = Path("/dev/shm")
@@ -54,7 +55,7 @@ NAMES = st.sampled_from("abc")
 THEN = st.sampled_from((0.0, 0.0, 0.3, 1.0, 3.0, 6.0))
 """What comes next comes so soon."""
 
-RELOADS = st.sampled_from((
+RELOADED: tuple[dict[str, Any], ...] = (
     {"urls": {"a": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # as at the beginning
     {"urls": {"a": URLS["d"], "b": URLS["b"], "c": URLS["c"]}},  # another URL
     {"urls": {"b": URLS["b"], "c": URLS["c"]}},  # removed
@@ -63,7 +64,7 @@ RELOADS = st.sampled_from((
     {"hook": "1"}, {"hook": "2"},
     {"mode": "auto"}, {"mode": "auto"}, {"mode": "approve"}, {"mode": "observe"}, {"mode": "off"},
     {"frozen_s": 60.0}, {"frozen_s": None},
-))  # fmt: skip
+)  # fmt: skip
 
 SETTLE_SECONDS = 240.0
 """Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
@@ -75,6 +76,21 @@ BROKE = frozenset(
 
 
 NOW: list[Site] = []
+
+MEANWHILE: tuple[Callable[[Site, str], object], ...] = (
+    *(partial(lambda change, site, _: site.reload(change), change) for change in RELOADED),
+    lambda site, name: site.engines[name].start(),
+    lambda site, name: site.engines[name].start(load_s=20.0),
+    lambda site, name: site.engines[name].end(),
+    lambda site, name: site.engines[name].sicken(HANGS),
+    lambda site, name: site.engines[name].sicken(WELL),
+    lambda site, _: site.pause(paused=True),
+    lambda site, _: site.lose_lock(),
+    lambda site, _: site.stop() if site.watcher else None,
+    lambda site, _: site.kill() if site.watcher else None,
+    lambda site, name: site.alert(name),
+)
+"""What may come in the middle."""
 
 
 @contextmanager
@@ -125,8 +141,8 @@ class Machine(RuleBasedStateMachine):
     def begins(self, due_s: float, mode: str, supervised: bool) -> None:
         self.site = Site(self._folder, due_s)
         NOW[:] = [self.site]
-        self.site.settings.mode, self.site.supervised = mode, supervised
-        self.site.reload()
+        self.site.supervised = supervised
+        self.site.reload({"mode": mode})
         self.site.start()
         self.site.passes(12.0)
 
@@ -214,11 +230,9 @@ class Machine(RuleBasedStateMachine):
         self.site.start()
         self.site.passes(then)
 
-    @rule(change=RELOADS, then=THEN)
+    @rule(change=st.sampled_from(RELOADED), then=THEN)
     def a_reload(self, change: dict[str, Any], then: float) -> None:
-        for key, value in change.items():
-            setattr(self.site.settings, key, value)
-        self.site.reload()
+        self.site.reload(change)
         self.site.passes(then)
 
     # --- the lock and the disk
@@ -264,6 +278,19 @@ class Machine(RuleBasedStateMachine):
         self.site.alert(name, firing=firing)
         self.site.passes(then)
 
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(
+        name=NAMES, asks=st.sampled_from((Site.person, Site.alert, Site.hang)), after_s=st.sampled_from((0.5, 3.0)),
+        happens=st.sampled_from(MEANWHILE), then=THEN,
+    )  # fmt: skip
+    def something_happens_as_a_restart_is_under_way(
+        self, name: str, asks: Any, after_s: float, happens: Any, then: float
+    ) -> None:
+        asks(self.site, name)
+        self.site.passes(after_s)
+        happens(self.site, name)
+        self.site.passes(then)
+
     # ---
 
     @invariant()
@@ -281,8 +308,7 @@ class Machine(RuleBasedStateMachine):
         site.kill_at = None
         site.network(fails=False)
         site.give_lock_back()
-        site.settings.frozen_s, site.settings.mode = None, "auto"
-        site.reload()
+        site.reload({"frozen_s": None, "mode": "auto"})
         if site.watcher is None:
             site.start()
         assert site.watcher is not None

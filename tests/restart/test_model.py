@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.restart.model import (
-    CALLS_MAX,
-    FOLLOWS,
-    OPEN,
-    SPENT,
-    STEPS,
-    Guards,
-    explored,
-    forgotten,
-    story,
-    watcher,
-    world,
-)
+from tests.restart.exploring import explored, forgotten, story
+from tests.restart.model import CALLS_MAX, FOLLOWS, OPEN, SPENT, STEPS, Guards, watcher, world
 from vllm_watch.restart import restart
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 

@@ -4,7 +4,7 @@ What must never happen is judged by virtual_oracle.py, at each call and after ea
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.restart import virtual_oracle as oracle
 from tests.restart.virtual import BEGIN_T, CLOCK, Loop
-from tests.restart.virtual_engines import Engine, Found, Process
+from tests.restart.virtual_engines import HANGS, Engine, Found, Process
 from tests.restart.virtual_watcher import Watcher
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
@@ -26,7 +26,7 @@ from vllm_watch.support.caller import Caller
 ANNA = Caller(actor="anna", source="127.0.0.1")
 URLS = {name: f"http://10.0.0.{number}:8000" for number, name in enumerate("abcd", 1)}
 SCHEDULE_SECONDS, UPTIME_SECONDS = 600, 300.0
-BUDGET_PER_HOUR, COOLDOWN_SECONDS, PEERS_RATIO = 2, 20.0, 0.5
+BUDGET_PER_HOUR, COOLDOWN_SECONDS, PEERS_RATIO = 3, 20.0, 0.5
 
 RESTART: dict[str, Any] = {
     "hook": "h", "cooldown_seconds": COOLDOWN_SECONDS, "cooldown_load_times": 0, "budget_per_hour": BUDGET_PER_HOUR,
@@ -228,7 +228,9 @@ class Site:
             watcher.bury()
             self.watcher = None
 
-    def reload(self) -> None:
+    def reload(self, change: Mapping[str, Any]) -> None:
+        for key, value in change.items():
+            setattr(self.settings, key, value)
         frozen_s, now_t = self.settings.frozen_s, CLOCK.time() // 1
         self.freeze = None if frozen_s is None else (now_t, now_t + frozen_s)
         self.config, self.common = self.settings.config(self.folder, self.freeze), frozenset()
@@ -250,7 +252,17 @@ class Site:
         assert self.watcher is not None
         return self.watcher.restarts.operators
 
+    def person(self, target: str) -> None:
+        if self.watcher is not None:
+            self.ask(self.operators.restart(ANNA, target, "wanted", None))
+
+    def hang(self, target: str) -> None:
+        self.engines[target].sicken(HANGS)
+        self.passes(6.0)  # until it is found
+
     def alert(self, target: str, *, firing: bool = True) -> None:
+        if self.watcher is None:
+            return
         alert = {
             "status": "firing" if firing else "resolved", "labels": {"alertname": "Slow", "target": target},
             "fingerprint": f"f{target}", "startsAt": "2026-09-21T00:00:00Z",
