@@ -314,9 +314,12 @@ class Site:
         if fails and not self.outage:
             fresh_s = CLOCK.monotonic_s - 10.0
             well = [
-                name for name in self.settings.urls
-                if (last := self.last.get(name)) is not None and last.process and not last.sick and last.began_s > fresh_s
-            ]  # fmt: skip
+                name
+                for name in self.settings.urls
+                if (engine := self.of(name)) is not None and engine.serves
+                if (last := self.last.get(name)) is not None
+                if last.process is engine.process and not last.sick and last.began_s > fresh_s
+            ]
             all_well = self.watcher is not None and len(well) == len(URLS) - 1
             self.common = frozenset(well if all_well else ())
         elif not fails:
