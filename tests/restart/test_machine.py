@@ -137,12 +137,13 @@ class Machine(RuleBasedStateMachine):
         due_s=st.sampled_from((20.0, 100.0, 300.0)),
         mode=st.sampled_from(("auto", "auto", "approve")),
         supervised=st.booleans(),
+        peers=st.sampled_from(("watched", "none")),
     )
-    def begins(self, due_s: float, mode: str, supervised: bool) -> None:
+    def begins(self, due_s: float, mode: str, supervised: bool, peers: str) -> None:
         self.site = Site(self._folder, due_s)
         NOW[:] = [self.site]
         self.site.supervised = supervised
-        self.site.reload({"mode": mode})
+        self.site.reload({"mode": mode, "peers": peers})
         self.site.start()
         self.site.passes(12.0)
 
@@ -340,6 +341,54 @@ def play(machine: type[Machine], **how: Any) -> None:
 def test_nothing_that_must_not_happens() -> None:
     """10,000 steps, the same each time; other ones in `make hunt`."""
     play(Machine)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """What the machine found, as stories of their own."""
+    with played():
+        NOW[:] = [Site(tmp_path)]
+        yield NOW[0]
+        NOW[0].close()
+
+
+def test_a_schedule_knows_no_uptime_of_an_engine_that_loads(site: Site) -> None:
+    """What it knew was that of the process before, and the one that loaded was restarted."""
+    site.due(20.0)
+    site.start()
+    site.passes(12.0)
+    site.engines["a"].start(load_s=20.0)
+    site.passes(16.0)
+    assert site.broken == []
+    assert site.calls == []
+
+
+def test_a_clock_that_was_ahead_makes_no_version_new_for_long(site: Site) -> None:
+    """The version ran here first at a time that is in the future now: what hangs is restarted all the same."""
+    site.start()
+    CLOCK.ahead_s -= 3600.0
+    site.passes(12.0)
+    site.engines["a"].sicken(HANGS)
+    site.passes(12.0)
+    assert [each.target for each in site.calls] == ["a"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a common incident is not kept yet: then FLEET_IS_KEPT is True"
+)
+def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site: Site) -> None:
+    """Nor does it advise that: the outage was common before it died, and is."""
+    site.reload({"peers": "none"})
+    site.start()
+    site.passes(12.0)
+    site.network(fails=True)
+    common = site.common
+    site.passes(20.0)
+    assert len(common) == len(site.settings.urls)
+    site.kill()
+    site.start()
+    site.passes(60.0)
+    assert site.calls == []
 
 
 @pytest.mark.parametrize("words", REMOVALS)

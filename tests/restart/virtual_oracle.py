@@ -114,6 +114,8 @@ def _limits(site: "Site", attempt: Attempt, made: "Made") -> Iterator[str]:
 
 
 def _peers(site: "Site", target: str, ratio: float) -> Iterator[str]:
+    if site.settings.peers == "none":
+        return
     own = site.settings.urls.get(target)
     others = {name: url for name, url in site.settings.urls.items() if url != own}
     healthy = sum(
