@@ -61,7 +61,8 @@ RELOADED: tuple[dict[str, Any], ...] = (
     {"urls": {"b": URLS["b"], "c": URLS["c"]}},  # removed
     {"urls": {"z": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # renamed
     {"urls": {"a": URLS["b"], "b": URLS["a"], "c": URLS["c"]}},  # one in the place of the other
-    {"hook": "1"}, {"hook": "2"},
+    {"urls": {"a": URLS["a"], "b": URLS["d"], "c": URLS["c"]}},  # to one that started in the same 10 ms
+    {"hook": "1"}, {"hook": "2"}, {"hook": "3"},
     {"mode": "auto"}, {"mode": "auto"}, {"mode": "approve"}, {"mode": "observe"}, {"mode": "off"},
     {"frozen_s": 60.0}, {"frozen_s": None},
 )  # fmt: skip

@@ -40,9 +40,8 @@ class Controls:
                     entries[name] = self._entries[name]
             self._entries = entries
             first_t = self.version_first_t
-            if (
-                first_t is None or first_t > now_t
-            ):  # a clock that was a year ahead blocks for no year
+            # A clock that was a year ahead blocks for no year.
+            if first_t is None or first_t > now_t:
                 await self._set(self._version, {"t": now_t})
             await self._forget_void()
         except JournalError:
