@@ -43,7 +43,7 @@ HAZARDS = (
     Hazard("pause", KINDS[2], "after the intent", "the guard, asked again", (MACHINE, "restart/test_dispatcher.py::test_pause_stops_what_waits_and_what_has_not_called_yet")),
     Hazard("pause", KINDS[3], "ended by a start or damage", "on disk; unreadable means paused", ("restart/test_controls.py::test_holds_over_a_start", "restart/test_controls.py::test_odd_pause_is_a_pause")),
     Hazard("reclaim", KINDS[0], "stale holders unseen", "`stale_vram`", ("reclaim/test_reclaim_plan.py::test_an_orphan_is_planned",)),
-    Hazard("reclaim", KINDS[1], "a working process", "two readings, a person's yes", ("reclaim/test_reclaim_plan.py::test_refused", "reclaim/test_reclaim_plan.py::test_only_what_was_seen_twice_is_certain")),
+    Hazard("reclaim", KINDS[1], "a working process", "two readings, an approval", ("reclaim/test_reclaim_plan.py::test_refused", "reclaim/test_reclaim_plan.py::test_only_what_was_seen_twice_is_certain")),
     Hazard("reclaim", KINDS[2], "the PID is another's", "pidfd", ("reclaim/test_ending.py::test_a_number_given_to_another_hits_nobody",)),
     Hazard("reclaim", KINDS[3], "half a tree stays", "workers go with their core", ("reclaim/test_reclaim_plan.py::test_stale_workers_go_with_their_core", "reclaim/test_vram_release.py::test_it_waits_until_it_is_so")),
     Hazard("page", KINDS[0], "budget spent", "severity ignores the guard", (MACHINE, MODEL)),

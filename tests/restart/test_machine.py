@@ -339,6 +339,7 @@ def play(machine: type[Machine], **how: Any) -> None:
         run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.hypothesis
 def test_nothing_that_must_not_happens() -> None:
     """10,000 steps, the same each time; other ones in `make hunt`."""
     play(Machine)
