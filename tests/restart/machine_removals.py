@@ -52,10 +52,6 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "called while a person has paused restarts": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, freeze,"),),
     "called while restarts are frozen": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, pause,"),),
     "a schedule called a process of": (Cut("restart/decider.py", "condition=self._condition(request, managed.settings),", "condition=None,"),),
-    "restarts what was cured": (
-        Cut(DISPATCHER, 'elif attempt.state == "helped" and pending.request.target in served:', "elif False:"),
-        Cut("restart/decider.py", "replaced=self._replaced(request),", "replaced=None,"),
-    ),
     "restarts in an hour": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, cooldown,"),),
     "after the last restart": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, budget,"),),
     "in the group would be left healthy": (Cut(CHECKS, PEERS, PEERS.removesuffix(" peers,")),),
