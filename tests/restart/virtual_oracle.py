@@ -47,6 +47,9 @@ def _configured(site: "Site", call: HookCall, settings: Any) -> Iterator[str]:
 
 def _another_process(site: "Site", call: HookCall, made: "Made") -> Iterator[str]:
     decided = site.decided.get(call.attempt_id, {}).get(call.target, [])
+    last = site.last.get(call.target)
+    if call.target in site.silent[call.attempt_id] and (last is None or last.process is None):
+        return  # who is replaced while nothing answers cannot be known
     if made.process is not None and made.process not in decided:
         yield f"called on {_name(made.process)}, decided about {' or '.join(map(_name, decided))}"
 

@@ -117,6 +117,9 @@ class Site:
         self.decided: dict[
             str, dict[str, list[Process | None]]
         ] = {}  # by attempt and target: who it may be of
+        self.silent: dict[
+            str, set[str]
+        ] = {}  # by attempt: of whom nothing answered as it was decided
         self.calls: list[Made] = []
         self.asked: dict[str, tuple[float, str]] = {}  # by alert: when, of whom
         self.approved: set[str] = set()  # incidents
@@ -174,6 +177,11 @@ class Site:
         self.wrote[attempt.id] = attempt
         self.broken += oracle.of_write(self, before, attempt)
         if attempt.state == "intent":
+            self.silent[attempt.id] = {
+                name
+                for name in attempt.names
+                if name not in self.last or self.last[name].process is None
+            }
             self.decided[attempt.id] = {
                 name: [self.seen.get(name), self.last[name].met if name in self.last else None] for name in attempt.names
             }  # fmt: skip
