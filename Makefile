@@ -95,6 +95,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python -m tests.alerts.recorded
 	$(BIN)/python -m tests.cli.top_pictures
 	$(BIN)/python -m tests.faults.matrix
+	$(BIN)/python -m tests.restart.hazards
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh $(if $(findstring not long,$(LIVE)),,nixl)
@@ -118,6 +119,7 @@ bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, 
 
 fault-removals: $(DEV)/.installed  ## take the handling of each fault out of a copy: one of its tests must fail (ROW='disk full'; a quarter of an hour, on a quiet machine)
 	$(BIN)/python -m tests.faults.removals $(if $(ROW),'$(ROW)')
+	$(if $(ROW),,$(BIN)/python -m tests.restart.machine_removals)
 
 mutants: $(DEV)/.installed  ## change the behaviour of dangerous modules, one change at a time: a test must notice it (300 by a seed; MUTANTS='--seed 7 --sample 20 window')
 	$(BIN)/python -m tests.mutants.run $(MUTANTS)

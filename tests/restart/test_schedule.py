@@ -119,6 +119,7 @@ CONDITIONS: dict[str, tuple[dict[str, Any], TargetSignals | None, str | None]] =
     "up too short": ({"uptime_seconds_min": 86_401}, SIGNALS, "runs for 86400 s, less than 86401"),
     "uptime unknown": ({"uptime_seconds_min": 60}, OLD, "not known how long"),
     "never seen": ({"uptime_seconds_min": 60}, None, "not known how long"),
+    "gone, or loading": ({"uptime_seconds_min": 60}, replace(SIGNALS, up=False), "not known how long"),
     "the worst engine is slow": ({"throughput_ratio_max": 0.8}, SIGNALS, None),
     "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "70% of what it did when fresh"),
     "ratio unknown": ({"throughput_ratio_max": 0.8}, OLD, "is not known"),

@@ -39,7 +39,9 @@ class Controls:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
             self._entries = entries
-            if self._version not in self._entries:
+            first_t = self.version_first_t
+            # A clock that was a year ahead blocks for no year.
+            if first_t is None or first_t > now_t:
                 await self._set(self._version, {"t": now_t})
             await self._forget_void()
         except JournalError:

@@ -105,7 +105,8 @@ class Schedule:
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
     """Return why this schedule's conditions do not hold now, or None. What is unknown does not hold."""
     if schedule.uptime_seconds_min:
-        if signals is None or signals.process_start_time is None:
+        # While nothing answers, the start that is known is that of a process that may be gone.
+        if signals is None or not signals.up or signals.process_start_time is None:
             return "it is not known how long the server runs"
         uptime_s = signals.t - signals.process_start_time
         if uptime_s < schedule.uptime_seconds_min:

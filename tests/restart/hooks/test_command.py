@@ -181,11 +181,12 @@ async def test_command_has_no_input_and_no_descriptor_of_ours(tmp_path):
     assert "/dev/null" in result.text
 
 
-async def test_vllm_watch_can_be_run_by_a_hook():
+async def test_vllm_watch_can_be_run_by_a_hook(tmp_path):
     """What a hook is told does not keep `vllm-watch` from reading its own configuration."""
-    told = os.environ | CALL.environment()
+    told, config = os.environ | CALL.environment(), tmp_path / "empty.yaml"
+    config.touch()
     done = subprocess.run(
-        [sys.executable, "-m", "vllm_watch", "check-config", "/dev/null"],
+        [sys.executable, "-m", "vllm_watch", "check-config", config],
         env=told, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

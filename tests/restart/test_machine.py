@@ -1,0 +1,425 @@
+"""Any story of scrapes, replacements, reloads, kills and people: what must never happen does not.
+
+A state machine of Hypothesis plays the real wiring from the scrape to the hook in virtual time, on a real state folder. What
+it found is kept below as stories of its own. `make hunt` plays 20 times as many, other ones each time.
+"""
+
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.examples import TEST, examples
+from tests.faults.matrix import ROOT
+from tests.faults.removing import PACKAGE, without
+from tests.restart import virtual_engines, virtual_oracle
+from tests.restart.machine_removals import NOTICED, REMOVALS
+from tests.restart.virtual import CLOCK, virtual_time
+from tests.restart.virtual_engines import HANGS, SILENT, WELL
+from tests.restart.virtual_site import ANNA, URLS, Site
+from vllm_watch.restart import hook_kinds
+
+STEPS = 25
+EXAMPLES = 400
+"""10,000 steps in all."""
+
+MEMORY = Path("/dev/shm")
+
+POINTS = (
+    "before intent is written", "intent is written", "before calling is written", "calling is written", "the hook has begun",
+    "the hook has ended the engine", "the hook has started the engine", "before verifying is written", "verifying is written",
+    "before helped is written", "helped is written", "before uncertain is written", "uncertain is written",
+    "before cancelled is written", "cancelled is written", "before failed is written", "failed is written",
+)  # fmt: skip
+
+NAMES = st.sampled_from("abc")
+THEN = st.sampled_from((0.0, 0.0, 0.3, 1.0, 3.0, 6.0))
+"""What comes next comes so soon."""
+
+RELOADED: tuple[dict[str, Any], ...] = (
+    {"urls": {"a": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # as at the beginning
+    {"urls": {"a": URLS["d"], "b": URLS["b"], "c": URLS["c"]}},  # another URL
+    {"urls": {"b": URLS["b"], "c": URLS["c"]}},  # removed
+    {"urls": {"z": URLS["a"], "b": URLS["b"], "c": URLS["c"]}},  # renamed
+    {"urls": {"a": URLS["b"], "b": URLS["a"], "c": URLS["c"]}},  # one in the place of the other
+    {"urls": {"a": URLS["a"], "b": URLS["d"], "c": URLS["c"]}},  # to one that started in the same 10 ms
+    {"hook": "1"}, {"hook": "2"}, {"hook": "3"},
+    {"mode": "auto"}, {"mode": "auto"}, {"mode": "approve"}, {"mode": "observe"}, {"mode": "off"},
+    {"frozen_s": 60.0}, {"frozen_s": None},
+)  # fmt: skip
+
+SETTLE_SECONDS = 240.0
+"""Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
+
+BROKE = frozenset(
+    ("restart_not_decided", "restart_broke", "restarts_not_resumed", "look_failed", "judgement_failed", "hook_broke",
+     "schedule_broke", "restarts_not_shown", "objection_broke", "detector_failed", "restarts_not_stopped")
+)  # fmt: skip
+
+
+NOW: list[Site] = []
+
+MEANWHILE: tuple[Callable[[Site, str], object], ...] = (
+    *(partial(lambda change, site, _: site.reload(change), change) for change in RELOADED),
+    lambda site, name: site.engines[name].start(),
+    lambda site, name: site.engines[name].start(load_s=20.0),
+    lambda site, name: site.engines[name].end(),
+    lambda site, name: site.engines[name].sicken(HANGS),
+    lambda site, name: site.engines[name].sicken(WELL),
+    lambda site, _: site.pause(paused=True),
+    lambda site, _: site.lose_lock(),
+    lambda site, _: site.stop() if site.watcher else None,
+    lambda site, _: site.kill() if site.watcher else None,
+    lambda site, name: site.alert(name),
+)
+"""What may come in the middle."""
+
+
+@contextmanager
+def played() -> Iterator[None]:
+    """Within, the watcher meets the engines and the hook of the site that is played now."""
+
+    def noticed(_: Any, __: str, event: dict[str, Any]) -> Any:
+        if event["event"] in BROKE:
+            NOW[-1].broken.append(str({k: v for k, v in event.items() if k != "exc_info"}))
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[noticed], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
+    loops = "vllm_watch.watch.target_loops"
+    with ExitStack() as stack:
+        stack.enter_context(virtual_time())
+        stack.enter_context(
+            patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors)
+        )
+        stack.enter_context(patch(f"{loops}.CpuWaits", lambda *_, **__: None))
+        stack.enter_context(
+            patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target))
+        )
+        stack.enter_context(
+            patch.object(
+                hook_kinds, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
+            )
+        )
+        yield
+    structlog.reset_defaults()
+
+
+class Machine(RuleBasedStateMachine):
+    """Whatever happens to three engines and their watcher."""
+
+    site: Site
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+
+    @initialize(
+        due_s=st.sampled_from((20.0, 100.0, 300.0)),
+        mode=st.sampled_from(("auto", "auto", "approve")),
+        supervised=st.booleans(),
+        peers=st.sampled_from(("watched", "none")),
+    )
+    def begins(self, due_s: float, mode: str, supervised: bool, peers: str) -> None:
+        self.site = Site(self._folder, due_s)
+        NOW[:] = [self.site]
+        self.site.supervised = supervised
+        self.site.reload({"mode": mode, "peers": peers})
+        self.site.start()
+        self.site.passes(12.0)
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "site"):
+                self.settles()
+        finally:
+            if hasattr(self, "site"):
+                self.site.close()
+            shutil.rmtree(self._folder)
+
+    @rule(seconds=st.sampled_from((0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.site.passes(seconds)
+
+    @rule(seconds=st.sampled_from((-3600.0, -30.0, 3.0, 90.0, 3600.0)), then=THEN)
+    def the_clock_is_set(self, seconds: float, then: float) -> None:
+        CLOCK.ahead_s += seconds
+        self.site.passes(then)
+
+    @rule(seconds=st.sampled_from((4.0, 40.0, 1000.0)), then=THEN)
+    def the_watcher_is_suspended(self, seconds: float, then: float) -> None:
+        CLOCK.pass_unseen(seconds)
+        self.site.passes(then)
+
+    # --- engines
+
+    @rule(name=NAMES, how=st.sampled_from((HANGS, HANGS, SILENT, WELL)), then=THEN)
+    def an_engine_is_sick_or_well(self, name: str, how: str, then: float) -> None:
+        self.site.engines[name].sicken(how)
+        self.site.passes(then)
+
+    @rule(
+        name=NAMES,
+        load_s=st.sampled_from((0.0, 3.0, 20.0)),
+        model=st.sampled_from(("m", "m", "another")),
+        then=THEN,
+    )
+    def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
+        self.site.engines[name].start(load_s=load_s, model=model)
+        self.site.passes(then)
+
+    @rule(name=NAMES, then=THEN)
+    def an_engine_ends(self, name: str, then: float) -> None:
+        self.site.engines[name].end()
+        self.site.passes(then)
+
+    @rule(then=THEN)
+    def two_engines_start_at_once(self, then: float) -> None:
+        for name in "bc":
+            self.site.engines[name].start()
+        self.site.passes(then)
+
+    @rule(fails=st.booleans(), then=THEN)
+    def the_network_fails_or_is_back(self, fails: bool, then: float) -> None:
+        self.site.network(fails=fails)
+        self.site.passes(then)
+
+    @rule(
+        does=st.sampled_from(
+            ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
+        )
+    )
+    def the_hook_will(self, does: str) -> None:
+        self.site.hook_does = does
+
+    # --- the watcher
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(point=st.sampled_from(POINTS), later=st.sampled_from((0, 0, 0, 1)))
+    def the_watcher_is_killed_when(self, point: str, later: int) -> None:
+        self.site.kill_at = point, later
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(kindly=st.booleans(), away_s=THEN)
+    def the_watcher_ends(self, kindly: bool, away_s: float) -> None:
+        self.site.stop() if kindly else self.site.kill()
+        self.site.passes(away_s)
+
+    @precondition(lambda self: self.site.watcher is None)
+    @rule(then=THEN)
+    def the_watcher_starts(self, then: float) -> None:
+        self.site.kill_at = None
+        self.site.start()
+        self.site.passes(then)
+
+    @rule(change=st.sampled_from(RELOADED), then=THEN)
+    def a_reload(self, change: dict[str, Any], then: float) -> None:
+        self.site.reload(change)
+        self.site.passes(then)
+
+    # --- the lock and the disk
+
+    @rule(does=st.sampled_from((Site.take_lock, Site.lose_lock, Site.give_lock_back)), then=THEN)
+    def another_watcher(self, does: Callable[[Site], None], then: float) -> None:
+        does(self.site)
+        self.site.passes(then)
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(full=st.booleans(), then=THEN)
+    def the_disk_is_full(self, full: bool, then: float) -> None:
+        assert self.site.watcher is not None
+        self.site.watcher.worker.full = full
+        self.site.passes(then)
+
+    # --- people and machines
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(name=NAMES, override=st.sampled_from((None, None, "urgent")), then=THEN)
+    def a_person_restarts(self, name: str, override: str | None, then: float) -> None:
+        self.site.ask(self.site.operators.restart(ANNA, name, "wanted", override))
+        self.site.passes(then)
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(answer=st.sampled_from((Site.approve, Site.approve, Site.silence)), then=THEN)
+    def a_person_approves_or_rejects(
+        self, answer: Callable[[Site, str], None], then: float
+    ) -> None:
+        for incident in self.site.waiting():
+            answer(self.site, incident)
+        self.site.passes(then)
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(paused=st.booleans(), then=THEN)
+    def a_person_pauses_or_resumes(self, paused: bool, then: float) -> None:
+        self.site.pause(paused=paused)
+        self.site.passes(then)
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(name=NAMES, firing=st.sampled_from((True, True, False)), then=THEN)
+    def an_alert_asks(self, name: str, firing: bool, then: float) -> None:
+        self.site.alert(name, firing=firing)
+        self.site.passes(then)
+
+    @precondition(lambda self: self.site.watcher is not None)
+    @rule(
+        name=NAMES, asks=st.sampled_from((Site.person, Site.alert, Site.hang)), after_s=st.sampled_from((0.5, 3.0)),
+        happens=st.sampled_from(MEANWHILE), then=THEN,
+    )  # fmt: skip
+    def something_happens_as_a_restart_is_under_way(
+        self, name: str, asks: Any, after_s: float, happens: Any, then: float
+    ) -> None:
+        asks(self.site, name)
+        self.site.passes(after_s)
+        happens(self.site, name)
+        self.site.passes(then)
+
+    # ---
+
+    @invariant()
+    def nothing_is_broken(self) -> None:
+        if hasattr(self, "site"):
+            self.site.broken += virtual_oracle.of_board(self.site)
+            self.judged()
+
+    def judged(self) -> None:
+        assert self.site.broken == [], self.site.broken
+
+    def settles(self) -> None:
+        """Whatever stood in the way is gone; who is still sick is restarted or paged for."""
+        site = self.site
+        site.kill_at = None
+        site.network(fails=False)
+        site.give_lock_back()
+        site.reload({"frozen_s": None, "mode": "auto"})
+        if site.watcher is None:
+            site.start()
+        assert site.watcher is not None
+        site.watcher.worker.full = False
+        site.pause(paused=False)
+        calls, waited_s = len(site.calls), 0.0
+        while [*virtual_oracle.of_the_sick(site)] or [*virtual_oracle.to_restart(site)]:
+            if waited_s > SETTLE_SECONDS:
+                site.broken += virtual_oracle.of_the_sick(site)
+                site.broken += (
+                    f"{name} is sick, and nobody restarts it"
+                    for name in virtual_oracle.to_restart(site)
+                )
+                break
+            if len(site.calls) > calls:
+                calls, waited_s = len(site.calls), 0.0
+            site.passes(5.0)
+            waited_s += 5.0
+        self.nothing_is_broken()
+
+
+def play(machine: type[Machine], **how: Any) -> None:
+    # A step is a story of its own, and takes as long as it takes.
+    how = {"stateful_step_count": STEPS, "suppress_health_check": list(HealthCheck), **how}
+    with played():
+        run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.hypothesis
+def test_nothing_that_must_not_happens() -> None:
+    """10,000 steps, the same each time; other ones in `make hunt`."""
+    play(Machine)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """What the machine found, as stories of their own."""
+    with played():
+        NOW[:] = [Site(tmp_path)]
+        yield NOW[0]
+        NOW[0].close()
+
+
+def test_a_schedule_knows_no_uptime_of_an_engine_that_loads(site: Site) -> None:
+    """What it knew was that of the process before, and the one that loaded was restarted."""
+    site.due(20.0)
+    site.start()
+    site.passes(12.0)
+    site.engines["a"].start(load_s=20.0)
+    site.passes(16.0)
+    assert site.broken == []
+    assert site.calls == []
+
+
+def test_a_clock_that_was_ahead_makes_no_version_new_for_long(site: Site) -> None:
+    """The version ran here first at a time that is in the future now: what hangs is restarted all the same."""
+    site.start()
+    CLOCK.ahead_s -= 3600.0
+    site.passes(12.0)
+    site.engines["a"].sicken(HANGS)
+    site.passes(12.0)
+    assert [each.target for each in site.calls] == ["a"]
+
+
+def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site: Site) -> None:
+    """Nor does it advise that: the outage was common before it died, and is."""
+    site.reload({"peers": "none"})
+    site.start()
+    site.passes(12.0)
+    site.network(fails=True)
+    common = site.common
+    site.passes(20.0)
+    assert len(common) == len(site.settings.urls)
+    site.kill()
+    site.start()
+    site.passes(60.0)
+    assert site.calls == []
+
+
+@pytest.mark.parametrize("words", REMOVALS)
+def test_every_removal_applies(words: str) -> None:
+    """Each piece stands in the code once, and what is left is Python."""
+    for path, text in without(REMOVALS[words], ROOT / PACKAGE).items():
+        compile(text, path, "exec")
+        assert text != path.read_text()
+
+
+class NoticedError(Exception):
+    """It happened."""
+
+
+def look_for(words: str) -> int:
+    """Play until it happens, whatever else does; NOTICED where it did."""
+
+    class Searching(Machine):
+        def judged(self) -> None:
+            found = [text for text in self.site.broken if words in text]
+            self.site.broken.clear()
+            if found:
+                raise NoticedError(found[0])
+
+    settings.load_profile(TEST)
+    try:
+        play(Searching, phases=[Phase.generate], derandomize=False)
+    except NoticedError as noticed:
+        print(noticed)
+        return NOTICED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(look_for(sys.argv[1]))
