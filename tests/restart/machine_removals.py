@@ -51,7 +51,11 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "that a person has silenced": (Cut(CHECKS, "if facts.silenced:", "if False:"),),
     "called while a person has paused restarts": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, freeze,"),),
     "called while restarts are frozen": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, pause,"),),
-    "a schedule called a process of": (Cut("restart/decider.py", "condition=self._condition(request, managed.settings),", "condition=None,"),),
+    # What falls due is looked at twice: as it does, and by the guard.
+    "a schedule called a process of": (
+        Cut("restart/restarts.py", "against = condition(schedule, self.targets.signals(name))", "against = None"),
+        Cut("restart/decider.py", "condition=self._condition(request, managed.settings),", "condition=None,"),
+    ),
     "restarts in an hour": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, cooldown,"),),
     "after the last restart": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, budget,"),),
     "in the group would be left healthy": (Cut(CHECKS, PEERS, PEERS.removesuffix(" peers,")),),
@@ -70,7 +74,11 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "and nobody restarts it": (
         Cut(DISPATCHER, "pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS", "pass"),
     ),
-    "and not paged for": (Cut("incidents/lifecycle.py", "severity=verdict.severity,\n            summary", 'severity="ticket",\n            summary'),),
+    # Each later scrape that finds it takes the severity anew, so what opens it is not the only place.
+    "and not paged for": (
+        Cut("incidents/lifecycle.py", "severity=relations.severity_beside(opened, verdict.severity, known),", 'severity="ticket",'),
+        Cut("incidents/followed.py", "            severity=severity,\n", ""),
+    ),
 }  # fmt: skip
 """By words of what the state machine then says."""
 

@@ -33,6 +33,7 @@ from tests.faults.matrix import ROOT
 from tests.faults.removing import PACKAGE, without
 from tests.restart import virtual_engines, virtual_oracle
 from tests.restart.machine_removals import NOTICED, REMOVALS
+from tests.restart.machine_stories import STORIES
 from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
@@ -66,9 +67,6 @@ RELOADED: tuple[dict[str, Any], ...] = (
     {"mode": "auto"}, {"mode": "auto"}, {"mode": "approve"}, {"mode": "observe"}, {"mode": "off"},
     {"frozen_s": 60.0}, {"frozen_s": None},
 )  # fmt: skip
-
-SETTLE_SECONDS = 240.0
-"""Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
 
 BROKE = frozenset(
     ("restart_not_decided", "restart_broke", "restarts_not_resumed", "look_failed", "judgement_failed", "hook_broke",
@@ -305,30 +303,7 @@ class Machine(RuleBasedStateMachine):
         assert self.site.broken == [], self.site.broken
 
     def settles(self) -> None:
-        """Whatever stood in the way is gone; who is still sick is restarted or paged for."""
-        site = self.site
-        site.kill_at = None
-        site.network(fails=False)
-        site.give_lock_back()
-        site.reload({"frozen_s": None, "mode": "auto"})
-        if site.watcher is None:
-            site.start()
-        assert site.watcher is not None
-        site.watcher.worker.full = False
-        site.pause(paused=False)
-        calls, waited_s = len(site.calls), 0.0
-        while [*virtual_oracle.of_the_sick(site)] or [*virtual_oracle.to_restart(site)]:
-            if waited_s > SETTLE_SECONDS:
-                site.broken += virtual_oracle.of_the_sick(site)
-                site.broken += (
-                    f"{name} is sick, and nobody restarts it"
-                    for name in virtual_oracle.to_restart(site)
-                )
-                break
-            if len(site.calls) > calls:
-                calls, waited_s = len(site.calls), 0.0
-            site.passes(5.0)
-            waited_s += 5.0
+        self.site.settle()
         self.nothing_is_broken()
 
 
@@ -390,6 +365,20 @@ def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site: Site) ->
     assert site.calls == []
 
 
+@pytest.mark.parametrize("words", STORIES)
+def test_a_story_breaks_nothing(words: str, site: Site) -> None:
+    """What it breaks without a piece of the code, machine_removals.py shows."""
+    judged(words, site)
+    assert site.broken == []
+
+
+def judged(words: str, site: Site) -> None:
+    """Play the story of these words to its end, and let the oracle judge it."""
+    STORIES[words](site)
+    site.settle()
+    site.broken += virtual_oracle.of_board(site)
+
+
 @pytest.mark.parametrize("words", REMOVALS)
 def test_every_removal_applies(words: str) -> None:
     """Each piece stands in the code once, and what is left is Python."""
@@ -403,7 +392,17 @@ class NoticedError(Exception):
 
 
 def look_for(words: str) -> int:
-    """Play until it happens, whatever else does; NOTICED where it did."""
+    """Play its story, if it has one, and then others until it happens, whatever else does; NOTICED where it did."""
+    if words in STORIES:
+        with tempfile.TemporaryDirectory() as folder, played():
+            NOW[:] = [Site(Path(folder))]
+            judged(words, NOW[0])
+            NOW[0].close()
+        found = [text for text in NOW[0].broken if words in text]
+        if found:
+            print(found[0])
+            return NOTICED
+        print("its story does not show it;", end=" ")
 
     class Searching(Machine):
         def judged(self) -> None:

@@ -26,7 +26,12 @@ from vllm_watch.support.caller import Caller
 ANNA = Caller(actor="anna", source="127.0.0.1")
 URLS = {name: f"http://10.0.0.{number}:8000" for number, name in enumerate("abcd", 1)}
 SCHEDULE_SECONDS, UPTIME_SECONDS = 600, 300.0
-BUDGET_PER_HOUR, COOLDOWN_SECONDS, PEERS_RATIO = 3, 20.0, 0.5
+BUDGET_PER_HOUR, PEERS_RATIO = 3, 0.5
+COOLDOWN_SECONDS = 40.0
+"""Longer than a verification that helps: until that has ended the lock holds up the next by itself."""
+
+SETTLE_SECONDS = 240.0
+"""Longer than a lease, a verification, a cooldown and each pause before the next asking together."""
 
 RESTART: dict[str, Any] = {
     "hook": "h", "cooldown_seconds": COOLDOWN_SECONDS, "cooldown_load_times": 0, "budget_per_hour": BUDGET_PER_HOUR,
@@ -359,6 +364,30 @@ class Site:
         lock, self._other_lock, self.lost_s = self._other_lock, None, None
         if lock is not None and lock._mine is not None:
             lock._give_back(lock._mine, 0.0, used=False)
+
+    def settle(self) -> None:
+        """Take away whatever stood in the way: who is still sick is restarted or paged for."""
+        self.kill_at = None
+        self.network(fails=False)
+        self.give_lock_back()
+        self.reload({"frozen_s": None, "mode": "auto"})
+        if self.watcher is None:
+            self.start()
+        assert self.watcher is not None
+        self.watcher.worker.full = False
+        self.pause(paused=False)
+        calls, waited_s = len(self.calls), 0.0
+        while [*oracle.of_the_sick(self)] or [*oracle.to_restart(self)]:
+            if waited_s > SETTLE_SECONDS:
+                self.broken += oracle.of_the_sick(self)
+                self.broken += (
+                    f"{name} is sick, and nobody restarts it" for name in oracle.to_restart(self)
+                )
+                break
+            if len(self.calls) > calls:
+                calls, waited_s = len(self.calls), 0.0
+            self.passes(5.0)
+            waited_s += 5.0
 
     @property
     def others_hold(self) -> bool:
