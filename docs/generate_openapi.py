@@ -152,7 +152,6 @@ def _under_shown_names(incident: Schema) -> None:
     sides = {side: properties.pop(f"evidence_{side}") for side in ("for", "against")}
     for key in (
         "firing",
-        "outlived",
         "opened_t",
         "updated_t",
         "resolved_t",

@@ -22,7 +22,7 @@ from vllm_watch.signals import stored
 T = 1_700_000_000.0
 FAULT = Incident(
     id="gpu_fault-1", target="host:h", engine=None, kind="gpu_fault", cause="xid", severity="ticket",
-    summary="GPU 0: Xid 31", opened_t=T, began_t=T, updated_t=T + 5, restart_advised=True, firing=False, outlived=True,
+    summary="GPU 0: Xid 31", opened_t=T, began_t=T, updated_t=T + 5, restart_advised=True, firing=False,
     concerns=("a", "b"), restart_targets=("a",), related=("engine_down-1", "engine_down-2"),
     evidence_for=(
         Evidence(name="xid", value=31, text="GPU 0: Xid 31"),
@@ -54,7 +54,7 @@ def test_an_event_is_read_back_as_it_was_published(one, event):
     end = incident.ended(one, T + 60, "restarted") if event == RESOLVED else one
     line = through_json(incident.published(IncidentEvent(event, T + 60, end)))
     assert incident.from_published(line, T) == replace(
-        end, updated_t=T + 60, firing=event != RESOLVED, outlived=False
+        end, updated_t=T + 60, firing=event != RESOLVED
     )
 
 

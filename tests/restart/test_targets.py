@@ -138,16 +138,6 @@ class Judged:
         return self._targets.incident(self.id)
 
 
-async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
-    """It is open until it was quiet for a while, but what it was found in is gone: nothing is to be done for it."""
-    async with station(tmp_path, start=False) as one:
-        judged = Judged(one, "unknown")
-        assert judged.incident.advises_restart_of("a")
-        assert not judged.incident.outlived
-        judged.look(1005.0, 1003.0)
-        assert (judged.incident.open, judged.incident.outlived) == (True, True)
-
-
 async def test_an_incident_that_is_quiet_does_not_fire(tmp_path):
     """It stays open for half a minute; whether a restart has helped is seen by what the last scrape found."""
     async with station(tmp_path, start=False) as one:

@@ -27,7 +27,6 @@ class Followed:
 
     incident: Incident
     life: Life  # of the engine or server when it opened
-    found_life: Life  # ... when it was last found
     quiet_needed_s: float
     lost_mark: lost.Mark  # requests counted when it began
     quiet_s: float = 0.0  # for how long nothing was found
@@ -40,12 +39,6 @@ class Followed:
         """The last look did not find it, whatever that means."""
         if self.incident.firing:
             self.incident = replace(self.incident, firing=False)
-
-    def outlive(self, now: Life) -> None:
-        """Has another process answered since it was last found?"""
-        outlived = _is_another(now, self.found_life)
-        if outlived is not self.incident.outlived:
-            self.incident = replace(self.incident, outlived=outlived)
 
     def recover(self, t: float, at_s: float) -> bool:
         """The trouble is not there any more; is that news?"""
@@ -79,14 +72,14 @@ class Followed:
         """Where its processes stand: told, and nothing is decided by it."""
         self.incident = replace(self.incident, stacks=sentence)
 
-    def renew(self, verdict: Verdict, t: float, at_s: float, life: Life) -> None:
+    def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
         """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
-        self.quiet_s, self.found_life, self.recovering_since_s = 0.0, life, None
+        self.quiet_s, self.recovering_since_s = 0.0, None
         seen = replace(
-            known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, closes_t=None,
+            known, phase=ACTIVE, firing=True, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t),
         )  # fmt: skip
         if returned:  # begin and worst are of this time; `recurring` counts the earlier ones
@@ -141,7 +134,6 @@ class Followed:
         return {
             "incident": incident.export_state(self.incident),
             "life": list(self.life),
-            "found_life": list(self.found_life),
             "lost_mark": lost.kept(self.lost_mark),
             "quiet_s": self.quiet_s,
             "quiet_needed_s": self.quiet_needed_s,
@@ -158,7 +150,6 @@ class Followed:
         return cls(
             incident.restore(state["incident"]),
             _kept_life(state["life"]),
-            _kept_life(state["found_life"]),
             lost_mark=lost.restored(state.get("lost_mark", ())),
             quiet_s=stored.number(state["quiet_s"], 0.0),
             quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
@@ -192,9 +183,3 @@ def _worse(known: Incident, verdict: Verdict, t: float) -> Worst | None:
 def _kept_life(state: Sequence[Any]) -> Life:
     start, restarts = state
     return stored.number_or_none(start), stored.count(restarts)
-
-
-def _is_another(now: Life, then: Life) -> bool:
-    """Is it another process? A start that is not known says nothing."""
-    started = None not in (now[0], then[0]) and now[0] != then[0]
-    return started or now[1] != then[1]

@@ -71,7 +71,6 @@ class Incident:
     requests_lost: int | None = (
         None  # since it began, as far as counters tell (lost.py); None: not known
     )
-    outlived: bool = False  # has another process answered since it was last found?
     resolved_t: float | None = None  # None while it is open
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
@@ -265,7 +264,6 @@ def restore(state: stored.Stored) -> Incident:
         worst=_worst(state["worst"]),
         requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),
-        outlived=stored.flag(state["outlived"]),
         concerns=stored.texts(state["concerns"]),
         restart_targets=stored.texts(state["restart_targets"]),
         related=stored.texts(state["related"]),
@@ -278,7 +276,7 @@ _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "stacks", "family", "times", "firing", "outlived", "requests_lost",
+    "stacks", "family", "times", "firing", "requests_lost",
 )  # fmt: skip
 
 

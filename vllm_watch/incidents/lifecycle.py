@@ -108,8 +108,6 @@ class Lifecycle:
             followed.meanwhile(self._meanwhile.get(key, ""))
         if self._followed and moment.up:
             events += self._without_engine(moment, passed_s)
-            for (_, engine), followed in self._followed.items():
-                followed.outlive(_life(moment, engine))
         return events + self._link(moment.t)
 
     def note_stacks(self, name: str, sentence: str) -> None:
@@ -183,7 +181,7 @@ class Lifecycle:
         )
         opened = replace(opened, recurring=self._recurrence.recurring(opened, moment.at_s))
         life = _life(moment, verdict.engine)
-        self._followed[key] = Followed(opened, life, life, quiet_needed_s, lost_mark)
+        self._followed[key] = Followed(opened, life, quiet_needed_s, lost_mark)
         self._found_since_s.pop(key, None)
         self._over[key] = moment.at_s
         self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
@@ -191,7 +189,7 @@ class Lifecycle:
 
     def _renew(self, moment: Moment, followed: Followed, verdict: Verdict) -> list[IncidentEvent]:
         known = followed.incident
-        followed.renew(verdict, moment.t, moment.at_s, _life(moment, verdict.engine))
+        followed.renew(verdict, moment.t, moment.at_s)
         now = followed.incident
         if now.times != known.times:
             times, followed.quiet_needed_s = self._recurrence.begun(now.trouble, moment.at_s)

@@ -351,8 +351,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
-        After the call the disk may fail: what is known goes on in memory, and the log has the error."""
+        """After the call the disk may fail: what is known goes on in memory, and the log has the error."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:
