@@ -1,7 +1,7 @@
 """What the state machine (test_machine.py) must miss: a piece of code that is taken out, and what then happens.
 
-`python -m tests.restart.machine_removals [WORDS]...` (make fault-removals) plays it on a copy without each piece, and ends with
-1 unless each is noticed. A piece that is not found exactly once fails in test_machine.py: these follow the code.
+`python -m tests.restart.machine_removals [WORDS]...` (make fault-removals) plays it on a copy without each piece, first its
+story (machine_stories.py), and ends with 1 unless each is noticed. A piece that is not found exactly once fails in test_machine.py: these follow the code.
 """
 
 import os
@@ -51,7 +51,7 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "that a person has silenced": (Cut(CHECKS, "if facts.silenced:", "if False:"),),
     "called while a person has paused restarts": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, freeze,"),),
     "called while restarts are frozen": (Cut(CHECKS, "mode, trigger, pause, freeze,", "mode, trigger, pause,"),),
-    # What falls due is looked at twice: as it does, and by the guard.
+    # The condition of a schedule is checked twice: when it falls due, and by the guard.
     "a schedule called a process of": (
         Cut("restart/restarts.py", "against = condition(schedule, self.targets.signals(name))", "against = None"),
         Cut("restart/decider.py", "condition=self._condition(request, managed.settings),", "condition=None,"),
@@ -74,7 +74,7 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "and nobody restarts it": (
         Cut(DISPATCHER, "pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS", "pass"),
     ),
-    # Each later scrape that finds it takes the severity anew, so what opens it is not the only place.
+    # Each later scrape that finds it takes the severity anew.
     "and not paged for": (
         Cut("incidents/lifecycle.py", "severity=relations.severity_beside(opened, verdict.severity, known),", 'severity="ticket",'),
         Cut("incidents/followed.py", "            severity=severity,\n", ""),

@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 from tests.examples import TEST, examples
 from tests.faults.matrix import ROOT
 from tests.faults.removing import PACKAGE, without
-from tests.restart import virtual_engines, virtual_oracle
+from tests.restart import virtual_engines
 from tests.restart.machine_removals import NOTICED, REMOVALS
 from tests.restart.machine_stories import STORIES
 from tests.restart.virtual import CLOCK, virtual_time
@@ -296,7 +296,6 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_broken(self) -> None:
         if hasattr(self, "site"):
-            self.site.broken += virtual_oracle.of_board(self.site)
             self.judged()
 
     def judged(self) -> None:
@@ -376,7 +375,6 @@ def judged(words: str, site: Site) -> None:
     """Play the story of these words to its end, and let the oracle judge it."""
     STORIES[words](site)
     site.settle()
-    site.broken += virtual_oracle.of_board(site)
 
 
 @pytest.mark.parametrize("words", REMOVALS)

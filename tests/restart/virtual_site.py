@@ -215,9 +215,9 @@ class Site:
         """Time, with whoever runs."""
         if seconds and self.watcher is None:
             CLOCK.pass_unseen(seconds)
-            return
-        if seconds:
+        elif seconds:
             self._run(asyncio.sleep(seconds))
+        self.broken += oracle.of_board(self)
 
     def _run(self, work: Any) -> Any:
         assert self.watcher is not None
