@@ -313,6 +313,14 @@ def test_a_trouble_takes_nothing_from_the_one_before_it(first, then, family):
     assert told.evidence_for[0].name == alone.evidence_for[0].name
 
 
+def test_requests_that_come_back_after_lost_pages_are_no_slowness():
+    """At a load that the engine never met; only steps that are slow for sure are another trouble."""
+    judged = well()
+    judged.see(60, gpus=CALM, **LOST)
+    back = judged.see(10, gpus=CALM, **drained(LOST) | SLOW, sure=False)
+    assert (back.family, back.present) == ("cache", False)
+
+
 def process(pid, created, used=30):
     name = "VLLM::EngineCore"
     return ProcessSample(

@@ -20,6 +20,7 @@ from tests.restart.station import TOKEN, station
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
@@ -171,6 +172,10 @@ async def test_a_target_that_vanishes_takes_its_card_along(opened):
         tab = await opened(server)
         await tab.row("chat-1").locator("summary").first.click()
         await expect(tab.row("chat-1").locator(".chart")).to_have_count(7)
+        now_t = time.time()
+        open_ = board.targets["chat-1"].incidents.open.values()
+        over = [ended(each, now_t, "target_gone") for each in open_]
+        board.tell([IncidentEvent(RESOLVED, now_t, each) for each in over])
         board.remove_target("chat-1")
         await expect(tab.page.locator("h1")).to_have_text("All 2 targets are healthy")
         await expect(tab.page.locator(".incident")).to_have_count(0)

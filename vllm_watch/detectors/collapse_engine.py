@@ -214,13 +214,12 @@ class EngineJudge:
     def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
         if not comparison.starved:
             self._restart = self._queue_grew = self._asked_for = self._urgent = False
-            self._starved_seconds = 0.0
-            self._unheld_rise_seconds = None
+            self._starved_seconds, self._unheld_rise_seconds = 0.0, None
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         verdict = self._alarm(comparison, gpus) or self._without_alarm(comparison)
-        state = CLEAR if comparison.known else UNKNOWN
-        return verdict or Verdict(state=state, kind=KIND, engine=self.engine)
+        known = CLEAR if comparison.known else UNKNOWN
+        return verdict or Verdict(state=known, kind=KIND, engine=self.engine)
 
     def _alarm(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict | None:
         if comparison.slow:
@@ -228,9 +227,10 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # Who lacks pages is not slow for that: few requests with long contexts take long steps.
-            lacks = self._alarms[causes.SLOW].over or not self._alarms[causes.CACHE].over
-            if not (comparison.starved and lacks) or found.name not in causes.VAGUE:
+            # Few requests with long contexts take long steps: slow is who is so for sure once no pages lack.
+            slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
+            itself = cache.over and not slow.over and comparison.sure
+            if itself or not comparison.starved or found.name not in causes.VAGUE:
                 return self._slow(comparison, found)
         return self._starved(comparison) if comparison.starved else None
 
