@@ -95,11 +95,11 @@ class Source:
             call = Call(outcome="refused")
         else:
             reading = _reading(process, began_s)
+        sick = reading is None or bool(process and process.is_ != WELL)
         silent = call.outcome == "read_timeout"
         await asyncio.sleep(TIMEOUT_SECONDS - 0.1 if silent else SCRAPE_SECONDS)
         found = Found(
-            process if reading is not None else None, process, reading is None or bool(process and process.is_ != WELL),
-            t, began_s, call.outcome,
+            process if reading is not None else None, process, sick, t, began_s, call.outcome,
         )  # fmt: skip
         self._site.scraped(self.target.name, found)
         observation = Observation(
