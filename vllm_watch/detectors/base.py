@@ -106,9 +106,7 @@ class Verdict:
     kind: str  # the detector's incident kind, e.g. "engine_stalled"
     engine: str | None = None
     cause: str = "unknown"  # of the published list; "unknown" rather than guessed
-    family: str = (
-        ""  # of an unknown cause: the family (story.base.Cause) that the finding belongs to
-    )
+    family: str = ""  # family of an unknown cause (story.base.Cause); known causes have their own
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
     summary: str = ""  # one sentence with the numbers that matter

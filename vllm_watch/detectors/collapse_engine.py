@@ -227,7 +227,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # Few requests with long contexts take long steps: slow is who is so for sure once no pages lack.
+            # While pages lack, few long requests make steps long: that alone is no slow engine.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:

@@ -127,7 +127,7 @@ class Lifecycle:
         if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
-        if followed is not None:  # another trouble: nothing that it waits for, nor has to
+        if followed is not None:  # another family: opened at once, whatever recovers
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
