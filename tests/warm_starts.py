@@ -109,8 +109,9 @@ def _asked(arguments: Sequence[Any]) -> dict[str, Any] | None:
         else dict(os.fsdecode(each).split("=", 1) for each in given)
     )
     special = any(each not in (None, -1) for each in (*arguments[_USER], arguments[_PREEXEC]))
-    tree = environ.get("PYTHONPATH", "").split(os.pathsep)[0] or cwd
-    if special or len(arguments[_PASS_FDS]) > 1 or ROOT not in (Path(cwd), Path(tree)):
+    # Whatever else is on it may hold a sitecustomize, which only a start of its own reads.
+    trees = {Path(each) for each in environ.get("PYTHONPATH", "").split(os.pathsep) if each}
+    if special or len(arguments[_PASS_FDS]) > 1 or (trees or {Path(cwd)}) != {ROOT}:
         return None
     if Path(cwd, "vllm_watch").is_dir() and Path(cwd) != ROOT:  # another tree, which comes first
         return None

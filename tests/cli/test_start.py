@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.warm_starts import COLD
+from tests.warm_starts import COLD, ROOT, _asked
 from vllm_watch.__main__ import COMMANDS
 
 PATIENCE_SECONDS = 120.0
@@ -109,3 +109,15 @@ def test_every_command_starts_by_itself(command):
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"usage: vllm-watch {command}")
+
+
+@pytest.mark.parametrize(("folder", "forked"), [(str(ROOT), True), ("/tmp/of-its-own", False)])
+def test_a_forked_start_reads_no_sitecustomize(folder, forked):
+    """So a test that puts a folder of its own on the path gets a start that reads it."""
+    argv = [os.fsencode(each) for each in (sys.executable, "-m", "vllm_watch", "run")]
+    arguments = [None] * 22
+    arguments[0], arguments[3], arguments[4], arguments[16] = argv, (3,), os.fsencode(ROOT), -1
+    arguments[5] = [
+        os.fsencode(f"{k}={v}") for k, v in (os.environ | {"PYTHONPATH": folder}).items()
+    ]
+    assert (_asked(arguments) is not None) == forked
