@@ -58,7 +58,7 @@ OF = (
 )
 SINCE = (
     """{{ range printf "max(last_over_time(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'}[5m]))" $one $labels.kind """
-    """$labels.cause | query }}Since {{ . | value | humanizeTimestamp }}.{{ end }}"""
+    """$labels.cause | query }}Opened at {{ (. | value | toTime).UTC.Format "2006-01-02 15:04:05 UTC" }}.{{ end }}"""
 )
 PROGRESS = (
     """{{ range printf "floor(time() - max(last_over_time(vllm_watch_engine_last_progress_timestamp_seconds{%s}[5m])))" $of | query """

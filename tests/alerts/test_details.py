@@ -11,12 +11,12 @@ URL = "https://watch.example/gpu-7"
 OF_ENGINE = {"target": "a", "engine": "0", "model_name": "m"}
 PLACE = " Pod vllm-0. Node gpu-7. Model m."
 CASES = {
-    "engine_stalled hang": "Since 1970-01-01 00:01:00 +0000 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
-    "engine_down crash": "Since 1970-01-01 00:01:00 +0000 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
-    "throughput_collapse slow_engine": "Since 1970-01-01 00:01:00 +0000 UTC. Throughput: 41% of its own when fresh. "
+    "engine_stalled hang": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
+    "engine_down crash": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
+    "throughput_collapse slow_engine": "Opened at 1970-01-01 00:01:00 UTC. Throughput: 41% of its own when fresh. "
     "Requests: 23 running, 31 waiting." + PLACE,
-    "overload demand": "Since 1970-01-01 00:01:00 +0000 UTC. Requests: 23 running, 31 waiting." + PLACE,
-    "host_memory_growth leak": "Since 1970-01-01 00:01:00 +0000 UTC." + PLACE,
+    "overload demand": "Opened at 1970-01-01 00:01:00 UTC. Requests: 23 running, 31 waiting." + PLACE,
+    "host_memory_growth leak": "Opened at 1970-01-01 00:01:00 UTC." + PLACE,
 }  # fmt: skip
 ALERTS = {
     "engine_stalled": "VllmEngineStalled", "engine_down": "VllmEngineDown", "throughput_collapse": "VllmThroughputCollapse",

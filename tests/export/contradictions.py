@@ -116,7 +116,7 @@ def _headline(seen: Seen) -> list[str]:
     needing = alarming | {each["name"] for each in seen.rows if each["badge"] in BAD}
     text, tone = seen.verdict["text"], seen.verdict["tone"]
     found = []
-    told = re.search(r"(\d+) of \d+ targets? needs? attention", text)
+    told = re.search(r"(\d+) of \d+ targets.* needs? attention", seen.verdict["more"])
     if (int(told[1]) if told else 0) != len(needing & names):
         found.append(f"headline {text!r}, but {sorted(needing)} need attention")
     if (text == f"All {len(names)} targets are healthy") != (not needing):

@@ -26,15 +26,16 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 async def test_says_first_what_is_wrong(opened, server):
     """The sentence on top counts and names those that need someone, the worst first; nothing is fetched elsewhere."""
     tab = await opened(server)
-    await expect(tab.page.locator("h1")).to_have_text("A GPU and 4 of 9 targets need attention")
+    await expect(tab.page.locator("h1")).to_have_text("llama-8b-canary is down: crash")
     await expect(tab.page.locator("#verdict-more")).to_have_text(
-        "GPU 3 fell off the bus · llama-8b-canary is down: crash · llama-70b-b is stalled: hang"
+        "Also: llama-70b-b is stalled: hang · GPU 3 fell off the bus"
         " · mistral-batch is overloaded: more demand than it can serve · 1 more."
+        " 4 of 9 targets and a GPU need attention."
     )
     names = await tab.page.locator("details.target h3").all_text_contents()
     assert names[:4] == ["llama-8b-canary", "llama-70b-b", "mistral-batch", EVIL]
     assert names[4:] == sorted(names[4:], key=str.lower)
-    assert await tab.page.title() == "(5) A GPU and 4 of 9 targets need attention · vllm-watch"
+    assert await tab.page.title() == "(5) llama-8b-canary is down: crash · vllm-watch"
     assert tab.complaints == []
 
 
@@ -43,8 +44,8 @@ async def test_states_alone_are_said_too(opened, server, board):
     resolve(board, "llama-70b-b", "llama-8b-canary", EVIL)
     tab = await opened(server)
     await expect(tab.page.locator("#verdict-more")).to_have_text(
-        "GPU 3 fell off the bus · llama-8b-canary is down · llama-70b-b is stalled"
-        " · mistral-batch is overloaded: more demand than it can serve."
+        "Also: llama-70b-b is stalled · GPU 3 fell off the bus"
+        " · mistral-batch is overloaded: more demand than it can serve. 3 of 9 targets and a GPU need attention."
     )
     assert tab.complaints == []
 
@@ -85,7 +86,7 @@ async def test_is_live(opened, server, board):
     resolve(board, "llama-70b-b")
     board.publish(signals("llama-70b-b", "serving", "Serving again.", now))
     await expect(tab.row("llama-70b-b").locator(".sentence")).to_have_text("Serving again.")
-    await expect(tab.page.locator("h1")).to_have_text("A GPU and 3 of 9 targets need attention")
+    await expect(tab.page.locator("#verdict-more")).to_contain_text("3 of 9 targets and a GPU need attention")
     board.add_target(Target(name="fresh", url="http://h:1"), 5.0)
     await expect(tab.row("fresh").locator(".sentence")).to_have_text("Not scraped yet.")
     board.remove_target("llama-8b-canary")
@@ -242,7 +243,7 @@ async def test_says_when_it_is_cut_off_and_comes_back(opened, board):
     again = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)
     await again.start()
     await expect(tab.page.locator("#live")).to_have_attribute("data-state", "live", timeout=15_000)
-    await expect(tab.page.locator("h1")).to_have_text("A GPU and 4 of 9 targets need attention")
+    await expect(tab.page.locator("h1")).to_have_text("llama-8b-canary is down: crash")
     await tab.page.close()
     await again.stop()
 
@@ -277,7 +278,7 @@ async def test_of_five_hundred_targets_the_ill_ones_are_on_top(opened):
     server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
     await server.start()
     tab = await opened(server)
-    await expect(tab.page.locator("h1")).to_have_text("A GPU and 4 of 500 targets need attention")
+    await expect(tab.page.locator("h1")).to_have_text("llama-8b-canary is down: crash")
     assert await tab.page.locator("details.target").count() < 100
     await expect(tab.page.locator("#more")).to_be_visible()
     stories = {

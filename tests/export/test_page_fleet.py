@@ -46,9 +46,7 @@ async def test_the_first_paint_of_five_hundred_targets(opened):
     """The verdict and the ill ones stand there, of a bounded number of elements; when is printed."""
     async with serving(many()) as server:
         tab = await opened(server)
-        await expect(tab.page.locator("h1")).to_have_text(
-            "A GPU and 4 of 500 targets need attention"
-        )
+        await expect(tab.page.locator("h1")).to_have_text("llama-8b-canary is down: crash")
         first, drawn = await paint_ms(tab.page)
         print(f"500 targets: first paint after {first:.0f} ms, verdict after {drawn:.0f} ms")
         assert first <= drawn

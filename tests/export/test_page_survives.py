@@ -54,7 +54,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
     await expect(tab.page.locator("h1")).to_have_text("Disconnected from the watcher")
     more = tab.page.locator("#verdict-more")
     await expect(more).to_contain_text(
-        re.compile(r"Last update \d+\u202fs ago: 1 of 3 targets needs attention\.")
+        re.compile(r"Last update \d+\u202fs ago: chat-1 is stalled: hang\.")
     )
     before = await more.inner_text()
     await expect(more).not_to_have_text(before, timeout=5000)  # it ages
@@ -302,7 +302,7 @@ async def test_without_a_stream_it_asks_now_and_then(browser):
     async with serving(board) as server:
         page = await browser.new_page()
         await page.goto(f"http://127.0.0.1:{server.port}/")
-        await expect(page.locator("h1")).to_have_text("1 of 3 targets needs attention")
+        await expect(page.locator("h1")).to_have_text("chat-1 is stalled: hang")
         await expect(page.locator("#live-text")).to_contain_text("asked every 10")
         board.unlisten(others.pop())
         await expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=20_000)
@@ -317,7 +317,7 @@ async def test_a_tab_in_the_background_still_tells(opened):
         await tab.page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true }); window.requestAnimationFrame = () => 1")  # fmt: skip
         story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
         board.tell(made(event("chat-1", story, time.time())))
-        await expect(tab.page).to_have_title(re.compile(r"^\(1\) 1 of 3"), timeout=6000)
+        await expect(tab.page).to_have_title(re.compile(r"^\(1\) chat-1 is stalled"), timeout=6000)
 
 
 async def recorded(target, minutes):

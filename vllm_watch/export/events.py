@@ -2,7 +2,7 @@
 
 Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as
 in the status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in
-the status), `beat` (the watcher itself, its clock and health: at least every ten seconds).
+the status), `beat` (the watcher itself, its clock and health: at least every four seconds).
 A page gets at most one batch per second, always of the newest state, except that an incident that opens,
 changes or ends is told at once; a page that does not read loses its connection.
 """
@@ -19,9 +19,7 @@ from vllm_watch.export.status import Status, to_json
 
 BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
 URGENT_SECONDS = 0.1  # between two batches at least, so that a storm of incidents is a few
-BEAT_SECONDS = (
-    10.0  # under every proxy's idle limit (nginx: 60); the page calls 25 s of silence a loss
-)
+BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
 WRITE_SECONDS = 10.0  # for a part of a batch; a reader slower than that is gone or hopeless
 _EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 

@@ -1,6 +1,6 @@
 // The connection to the watcher: everything once, then what changes; it comes back by itself.
 
-const SILENCE_MS = 25000; // the watcher sends something every 10 s at least
+const SILENCE_MS = 10000; // the watcher sends something every 4 s at least
 const RETRY_MS = 3000;
 const POLL_MS = 10000; // where no stream can be had: too many pages are open, or a proxy holds it back
 const STATUS_TIMEOUT_MS = 15000;

@@ -1,44 +1,56 @@
-// Is anything wrong? One sentence, and a second that names it, the worst first.
+// The headline: the worst trouble by name, then the others and how many need attention.
 
 import * as format from "./format.js";
 import { STORM_FROM } from "./words.js";
 
-const NAMED = 3; // so many are named, the others counted
+const NAMED = 3; // this many are named, the others counted
 
-/** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself; `host`: incidents of its GPUs. */
+/** Each: {tone, text, more, count}. `bad`: rows that need attention, the worst first; `own`: troubles of the watcher; `host`: incidents of its GPUs. */
 export function verdict({ rows, bad, own, gpus, host, watcher }) {
   if (!watcher) return { tone: "quiet", text: "Loading …", more: "", count: 0 };
-  const pages = host.filter(({ severity }) => severity === "page");
-  const tickets = host.filter((incident) => !pages.includes(incident));
-  const told = [...own, ...gpus, ...pages.map(({ summary }) => summary), ...named(bad), ...tickets.map(({ summary }) => summary)];
   const count = own.length + gpus.length + host.length + bad.length;
   if (count === 0) return { ...well(rows), count };
-  const worst = own.length || gpus.length || pages.length || bad.some(({ row, incident }) => row.tone() === "bad" || incident?.severity === "page");
-  return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own, [...gpus, ...host]), more: `${told.map(withoutStop).join(" · ")}.`, count };
+  const critical = bad.filter(isCritical);
+  const warning = bad.filter((one) => !isCritical(one));
+  const pages = host.filter(({ severity }) => severity === "page");
+  const tickets = host.filter((incident) => !pages.includes(incident));
+  const urgent = [...grouped(critical), ...[...own, ...gpus, ...summaries(pages)].map(one)];
+  const [worst, ...others] = [...urgent, ...grouped(warning), ...summaries(tickets).map(one)];
+  const more = [also(others), total(rows, bad, own, [...gpus, ...host])].filter(Boolean).join(" ");
+  return { tone: urgent.length ? "bad" : "warn", text: capital(withoutStop(worst.text)), more, count };
 }
 
-/** The worst by name, many of one trouble by their number, and how many more there are. */
-function named(bad) {
-  const alike = new Map();
-  for (const one of bad) {
-    const what = one.incident ? one.incident.title : one.row.state;
-    if (!alike.has(what)) alike.set(what, []);
-    alike.get(what).push(one);
-  }
-  const told = [...alike].flatMap(([what, members]) => (members.length >= STORM_FROM
-    ? [{ count: members.length, text: `${members.length} targets ${what.charAt(0).toLowerCase()}${what.slice(1)}` }]
-    : members.map(({ row, incident }) => ({ count: 1, text: `${row.name} ${incident ? incident.says : `is ${row.state}`}` }))));
-  const left = told.slice(NAMED).reduce((sum, { count }) => sum + count, 0);
-  return [...told.slice(0, NAMED).map(({ text }) => text), ...(left ? [`${left} more`] : [])];
-}
-
+const isCritical = ({ row, incident }) => row.tone() === "bad" || incident?.severity === "page";
+const summaries = (incidents) => incidents.map(({ summary }) => summary);
+const one = (text) => ({ count: 1, text });
+const capital = (text) => (/^(a|the|an) /.test(text) ? `${text.charAt(0).toUpperCase()}${text.slice(1)}` : text);
 const withoutStop = (text) => format.brief(text.replace(/\.$/, ""));
 
-function whoNeeds(rows, bad, own, gpus) {
-  const who = [...(own.length ? ["The watcher"] : []), ...(gpus.length ? [own.length ? "a GPU" : "A GPU"] : [])];
-  if (bad.length) who.push(rows.length === 1 ? bad[0].row.name : `${bad.length} of ${rows.length} targets`);
-  const one = who.length === 1 && bad.length < 2;
-  return `${who.length === 3 ? `${who[0]}, ${who[1]} and ${who[2]}` : who.join(" and ")} ${one ? "needs" : "need"} attention`;
+/** One sentence for each row; a storm of one trouble is one sentence, and comes first. */
+function grouped(bad) {
+  const alike = new Map();
+  for (const each of bad) {
+    const trouble = each.incident ? each.incident.title : each.row.state;
+    alike.set(trouble, [...(alike.get(trouble) ?? []), each]);
+  }
+  const sentences = [...alike].flatMap(([trouble, members]) => (members.length >= STORM_FROM
+    ? [{ count: members.length, text: `${members.length} targets ${trouble.charAt(0).toLowerCase()}${trouble.slice(1)}` }]
+    : members.map(({ row, incident }) => one(`${row.name} ${incident ? incident.says : `is ${row.state}`}`))));
+  return sentences.sort((a, b) => (b.count > 1) - (a.count > 1));
+}
+
+function also(others) {
+  const left = others.slice(NAMED).reduce((sum, { count }) => sum + count, 0);
+  const named = others.slice(0, NAMED).map(({ text }) => withoutStop(text));
+  return named.length ? `Also: ${[...named, ...(left ? [`${left} more`] : [])].join(" · ")}.` : "";
+}
+
+/** How many need attention in all. */
+function total(rows, bad, own, gpus) {
+  const all = [bad.length && `${bad.length} of ${rows.length} targets`, gpus.length && "a GPU", own.length && "the watcher"].filter(Boolean);
+  if (rows.length === 1 && all.length === 1) return "";
+  const text = all.length === 3 ? `${all[0]}, ${all[1]} and ${all[2]}` : all.join(" and ");
+  return capital(`${text} ${all.length === 1 && bad.length < 2 ? "needs" : "need"} attention.`);
 }
 
 function well(rows) {

@@ -65,7 +65,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     lasts = text.age(max(0.0, t - incident.began_t))
     engine = f"/{incident.engine}" if incident.engine else ""
     if incident.recovering:
-        told = f" ended     {visible(incident.target)}{engine}  {recovery(incident, t)}"
+        told = f" recovering {visible(incident.target)}{engine}  {recovery(incident, t)}"
         shown = Text(told, "dim", no_wrap=True)
         shown.truncate(width, overflow="ellipsis")
         return shown
@@ -218,7 +218,7 @@ def facts(row: Row, width: int) -> Text:
             f"KV {text.count(engine.kv_cache_free_tokens)} of {text.count(engine.kv_cache_capacity_tokens)} tokens free"
         )
     if engine and engine.restarts:
-        found.append(f"{engine.restarts} restarts seen")
+        found.append(f"{engine.restarts} restart{'s' * (engine.restarts > 1)} seen")
     if row.target.restart is not None:
         found.append(f"restart mode {row.target.restart.mode}")
     shown = Text(" · ".join(map(visible, found)), "dim", no_wrap=True)
