@@ -230,6 +230,7 @@ WRONG = (
     (("{model}", "--model", "{model}"), "two models are named"),
     (("/nowhere",), "/nowhere: there is no such file or folder"),
     (("{model}", "--gpu-name", "FooBar"), "--gpu-name 'FooBar' is not known here"),
+    (("{model}", "--gpu-name", "H10"), "did you mean 'H100'?"),
     (("{model}", "--gpu-memory-gib", "0"), "--gpu-memory-gib 0 is not above 0"),
     (("{model}", "--gpu-memory-gib", "nan"), "--gpu-memory-gib nan is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpus", "0"), "--gpus 0 is not above 0"),

@@ -69,7 +69,7 @@ discovered targets, looked for every 30 s:
   pods     app=vllm, in our own namespace, port 9000
   pods     a in (b,c), in x, y, port 8000
 
-not as by default:
+Changed from the defaults:
   listen: 0.0.0.0:9470
   scrape.interval_seconds: 1
   scrape.timeout_seconds: 2
@@ -191,7 +191,7 @@ def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch
     file.write_text("")
 
     assert main(["check-config", str(file)]) == 0
-    told = f"{file} is usable.\n\nno target is written out, and none is looked for\n"
+    told = f"{file} is usable.\n\nNo targets configured: `run` will look for vLLM servers on this host\n"
     assert capsys.readouterr().out == told
 
 

@@ -6,6 +6,7 @@ driver, ECC and a display take more; where the machine can be asked (NVML), that
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from vllm_watch.capacity.units import GIB
 
@@ -113,6 +114,12 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
     if memory_gib is not None:
         named.sort(key=lambda gpu: abs(gpu.catalogue_gib - memory_gib))
     return named[0] if named else None
+
+
+def nearest(name: str) -> str | None:
+    """Return the known card whose name is most like this one, or None."""
+    names = {gpu.name.lower(): gpu.name for _, gpu in _GPUS}
+    return next((names[each] for each in get_close_matches(name.lower(), names, 1)), None)
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:

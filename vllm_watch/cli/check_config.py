@@ -181,9 +181,8 @@ def _moment(t: float, restart: RestartSettings) -> str:
 
 def _targets(config: Config) -> str:
     if not config.targets:
-        return "no target is written out" + (
-            "" if config.discovery.any else ", and none is looked for"
-        )
+        here = "" if config.discovery.any else ": `run` will look for vLLM servers on this host"
+        return f"No targets configured{here}"
     return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
 
 
@@ -222,7 +221,7 @@ def _set(config: Config) -> str:
         for line in _leaves(config.model_dump(mode="json", exclude=left_out), "")
         if line not in usual
     ]
-    return "\n".join(["not as by default:", *lines]) if lines else ""
+    return "\n".join(["Changed from the defaults:", *lines]) if lines else ""
 
 
 def _leaves(document: dict[str, Any], above: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.story.severities import severity_word
 
 _CHANGES_SHOWN = 8  # with the rest a screen half full; the newest matter most
 _GAP_INTERVALS = 3  # two scrapes missed in a row: more than jitter
@@ -50,10 +51,7 @@ class Summary:
             rows += [(f"engine {name}", _engine(each)) for name, each in signals.engines.items()]
             rows += [("states", self._shares()), *self._newest_changes()]
             rows.append(("at the end", f"{signals.state}: {signals.state_text}"))
-        rows += [
-            ("incident", f"{_clock(event.t)} {event.event}: {event.incident.summary}")
-            for event in self._events
-        ]
+        rows += [("incident", f"{_clock(event.t)} {_event(event)}") for event in self._events]
         return "\n".join([self._target, *(f"  {name:<11} {said}" for name, said in rows)])
 
     def _span(self) -> str:
@@ -92,6 +90,12 @@ class Summary:
         rows = [("", f"{_clock(t)} {state}: {text}") for t, state, text in shown]
         before = len(self._changes) - len(shown)
         return [("", f"… {before} changes before these"), *rows] if before else rows
+
+
+def _event(event: IncidentEvent) -> str:
+    incident = event.incident
+    severity = severity_word(incident.severity)
+    return f"{event.event}: {severity}, {incident.kind} {incident.cause}: {incident.summary}"
 
 
 def _server(signals: TargetSignals) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, sizes_of
+from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, nearest, sizes_of
 from vllm_watch.capacity.plan import Machine
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
@@ -35,9 +35,10 @@ def find_machine(
         )
         raise WatchError(f"--gpu-name '{name}': this card has {told} GiB", remedy)
     if memory_gib is None and gpu is None:
-        raise WatchError(
-            f"--gpu-name '{name}' is not known here", "give its memory with --gpu-memory-gib"
-        )
+        close = nearest(name or "")
+        meant = f"did you mean '{close}'? Else " if close else ""
+        remedy = f"{meant}give its memory with --gpu-memory-gib"
+        raise WatchError(f"--gpu-name '{name}' is not known here", remedy)
     size = memory_gib if memory_gib is not None else gpu.catalogue_gib if gpu else 0.0
     memory, source = cuda_memory_bytes(size, gpu)
     return Machine(memory, source, gpu, name, count)
