@@ -39,7 +39,7 @@ EXPRESSIONS = {
 NEW = "a cause that these rules do not know"
 WHO = (
     "{{ $labels.target }}{{ with $labels.engine }} engine {{ . }}{{ end }}"
-    "{{ with $labels.group }} ({{ . }}){{ end }}"
+    "{{ with $labels.group }}{{ if ne . $labels.target }} ({{ . }}){{ end }}{{ end }}"
 )
 
 BASE = (

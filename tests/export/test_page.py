@@ -86,7 +86,9 @@ async def test_is_live(opened, server, board):
     resolve(board, "llama-70b-b")
     board.publish(signals("llama-70b-b", "serving", "Serving again.", now))
     await expect(tab.row("llama-70b-b").locator(".sentence")).to_have_text("Serving again.")
-    await expect(tab.page.locator("#verdict-more")).to_contain_text("3 of 9 targets and a GPU need attention")
+    await expect(tab.page.locator("#verdict-more")).to_contain_text(
+        "3 of 9 targets and a GPU need attention"
+    )
     board.add_target(Target(name="fresh", url="http://h:1"), 5.0)
     await expect(tab.row("fresh").locator(".sentence")).to_have_text("Not scraped yet.")
     board.remove_target("llama-8b-canary")

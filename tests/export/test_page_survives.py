@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from dataclasses import fields, replace
@@ -11,7 +12,7 @@ from dataclasses import fields, replace
 import pytest
 from playwright.async_api import expect
 
-from tests.daemon_process import ROOT
+from tests.daemon_process import ROOT, daemon
 from tests.export.browsing import LAPTOP, PHONE, card
 from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
@@ -75,6 +76,21 @@ def renew_as(board, state):
     """One more look, at which all are in this state."""
     for name in board.targets:
         board.publish(signals(name, state, f"It is {state}.", time.time()))
+
+
+async def test_a_frozen_watcher_is_disconnected(browser):
+    """It holds its connections and answers nothing: the page shows no old state as live."""
+    async with daemon("--target", "a=http://127.0.0.1:9") as process:
+        page = await browser.new_page()
+        await page.goto(process.url + "/")
+        await expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        process.process.send_signal(signal.SIGSTOP)
+        await expect(page.locator("h1")).to_have_text(
+            "Disconnected from the watcher", timeout=60_000
+        )
+        process.process.send_signal(signal.SIGCONT)
+        await expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=60_000)
+        await page.close()
 
 
 async def test_an_upgraded_watcher_brings_its_own_page(opened, tmp_path):
