@@ -515,3 +515,10 @@ hooks: {command: [{name: h, argv: ["systemctl restart vllm"]}]}
     with pytest.raises(InvalidConfigError, match="is one word, and no program") as raised:
         load(file, environ={})
     assert '["systemctl", "restart", "vllm"]' in str(raised.value)
+
+
+def test_removed_variable_names_its_replacement():
+    """A key that is gone is recognised in the environment, too."""
+    error, _ = errors_of(lambda: load(None, environ={"VLLM_WATCH_RESTART__LOCK__CA_FILE": "/a"}))
+
+    assert error == "VLLM_WATCH_RESTART__LOCK__CA_FILE: was removed"

@@ -1,4 +1,4 @@
-"""Runs every command that shown.py finds, as printed, beside what it names: engines, a daemon, Prometheus, etcd, a driver.
+"""Runs every command that shown.py finds, as printed, beside what it names: engines, a daemon, Prometheus, a driver.
 
 Started in namespaces of its own (`unshare --mount --net`) in a clone: ports and names are those that are printed, and
 what is written to /var or the home folder is gone afterwards. It prints what each command showed, as JSON.
@@ -30,7 +30,7 @@ import bcrypt
 import yaml
 from aiohttp import web
 
-from tests.alerts.programs import pager, prometheus, running
+from tests.alerts.programs import pager, prometheus
 from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN3_32B
 from tests.cli.preflight_host import PreflightHost
 from tests.cli.test_capacity_from_log import V1 as START
@@ -84,7 +84,7 @@ class Sandbox:
         self.environ = self.host.env() | {
             "HOME": str(self.home), "LOG": str(self.here / "vllm.log"), "SHELL": "/bin/bash", "TERM": "xterm",
             "SSL_CERT_FILE": str(self.here / "authority.pem"), "VLLM_WATCH_TOKEN_FILE": str(self.home / ".vllm-watch.token"),
-            "FPATH": str(self.home / "zsh"), "ETCDCTL_API": "3", "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.5",
+            "FPATH": str(self.home / "zsh"), "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.5",
         }  # fmt: skip
         self.environ["PATH"] = f"{self.bin}:{self.environ['PATH']}"
 
@@ -222,7 +222,7 @@ class Sandbox:
 
 @asynccontextmanager
 async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[None]:
-    """A daemon over three engines, one of which is gone and one dead; the same behind TLS; Prometheus, the same as Mimir; etcd."""
+    """A daemon over three engines, one of which is gone and one dead; the same behind TLS; Prometheus, the same as Mimir."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         secure = {"targets": [{"url": "http://127.0.0.1:8000"}], "listen": "127.0.0.1:19471", "web_config": "web.yaml", "api": {"hosts": ["gpu-7"]}}  # fmt: skip
@@ -238,9 +238,6 @@ async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[N
             server = await relay(port, 19470, 19471, host="0.0.0.0")
             stack.callback(server.close)
         await enter(prometheus(sandbox.home, "127.0.0.1:9470", "127.0.0.1:9", ["127.0.0.1:8000", "127.0.0.1:8001"], "127.0.0.1:9090"))  # fmt: skip
-        await enter(
-            running("http://127.0.0.1:2379/health", "etcd", "--data-dir", sandbox.home / "etcd")
-        )
         await enter(_mimir())
         await until(lambda: _stored('vllm:num_requests_running{instance="127.0.0.1:8001"}'))
         live.scene["batch"].fault("crash")

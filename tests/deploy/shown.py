@@ -73,7 +73,7 @@ SHOWS = {
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = (
-    r"(?:amtool|apt|bash|cd|curl|docker|etcdctl|helm|jq|journalctl|kubectl|make|nvidia-smi|pgrep|pip|pipx|promtool|py-spy|"
+    r"(?:amtool|apt|bash|cd|curl|docker|helm|jq|journalctl|kubectl|make|nvidia-smi|pgrep|pip|pipx|promtool|py-spy|"
     rf"python3?|sudo|systemctl|top|uv|vllm-watch (?:{'|'.join(COMMANDS)}))\b"
 )
 A_COMMAND = re.compile(rf"^(?:\$ )?(?:\w+=\S+ )*{PROGRAMS}")

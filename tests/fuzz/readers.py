@@ -15,8 +15,6 @@ from tests.cli.answering import answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
 from vllm_watch.clients import signed_post
-from vllm_watch.clients.etcd import Access as EtcdAccess
-from vllm_watch.clients.etcd import Etcd, EtcdError
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
@@ -163,7 +161,7 @@ async def _hook(hook: docker.Hook) -> None:
 
 @contextmanager
 def services() -> Iterator[object]:
-    """What Prometheus, etcd and a webhook's receiver answer: a yes only where it was said; else why not."""
+    """What Prometheus and a webhook's receiver answer: a yes only where it was said; else why not."""
     with answering() as one:
         one.pause_s = 0.0
         settings = BlockersSettings(prometheus_url=one.url, queries=("up",), alerts=".*")
@@ -172,15 +170,6 @@ def services() -> Iterator[object]:
             async with signed_post.new_session() as session:
                 for each in await blockers.ask(settings, session):
                     assert each.allows in (True, False, None)
-            etcd = Etcd(EtcdAccess(endpoints=(one.url,)), signed_post.new_session)
-            for ask in (
-                lambda: etcd.range("/a"),
-                lambda: etcd.grant(1, 5),
-                lambda: etcd.keep(1),
-                lambda: etcd.put([]),
-            ):
-                with contextlib.suppress(EtcdError):
-                    await ask()
             posted = await signed_post.post(signed_post.new_session, one.url, b"{}", {}, 5.0, 1.8e9)
             assert posted.end in ("answered", "no_answer", "cut_off", "not_reached")
 

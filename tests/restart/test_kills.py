@@ -17,10 +17,8 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
-import pytest
 import yaml
 
-from tests.etcd_process import etcd
 from tests.kubernetes_api import FakeKubernetes, certified
 from tests.restart.forked_daemon import Daemons
 from tests.restart.kill_engines import KINDS, Engine, Forks
@@ -311,17 +309,10 @@ async def lease(folder):
         yield {"kind": "lease"}, {"account": account, "environ": server.account(account)}
 
 
-@asynccontextmanager
-async def keys(folder):
-    """A lock in etcd."""
-    async with etcd(folder) as (member,):
-        yield {"kind": "etcd", "endpoints": [member.endpoint]}, {}
-
-
-async def two_watchers(site, folder, kind):
+async def two_watchers(site, folder):
     """Both watch one engine, each with a journal of its own; both are killed. The budget is one."""
     played = rounds(site, 2)
-    async with engines_of(folder, [Engine]) as (engines, daemons), kind(folder) as (lock, reach):
+    async with engines_of(folder, [Engine]) as (engines, daemons), lease(folder) as (lock, reach):
         # More slots than watchers, or one that was killed would keep the other from acting for three TTLs.
         lock |= {"ttl_seconds": 60, "slots": 100, "restarts_per_hour_max": None}
         watchers = [
@@ -331,6 +322,5 @@ async def two_watchers(site, folder, kind):
         return await play(site, played, engines, watchers)
 
 
-@pytest.mark.parametrize("kind", [lease, keys], ids=["lease", "etcd"])
-async def test_two_watchers_share_a_lock(tmp_path, kind):
-    await play_all(two_watchers, tmp_path, kind)
+async def test_two_watchers_share_a_lock(tmp_path):
+    await play_all(two_watchers, tmp_path)

@@ -1,0 +1,29 @@
+"""Settings of earlier releases that are gone, and what to use instead: an old file gets this error, not "unknown key"."""
+
+_LOCK = (
+    "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
+    "let one vllm-watch watch them all"
+)
+
+_REMEDIES = {
+    "restart.lock.kind=etcd": _LOCK,
+    "restart.lock.endpoints": _LOCK,
+    "restart.lock.ca_file": _LOCK,
+    "restart.lock.certificate_file": _LOCK,
+    "restart.lock.key_file": _LOCK,
+}
+"""By dotted path, without the numbers of lists; after `=` the value that is gone."""
+
+
+def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
+    """Return what to use instead of the key or the value at `path`; None if it never existed.
+
+    A section may stand below another one, such as `restart` of a target.
+    """
+    names = [key for key in path if isinstance(key, str)]
+    for start in range(len(names)):
+        dotted = ".".join(names[start:])
+        found = _REMEDIES.get(dotted) or _REMEDIES.get(f"{dotted}={value}")
+        if found is not None:
+            return found
+    return None
