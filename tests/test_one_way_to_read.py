@@ -28,7 +28,6 @@ ALLOWED = {
     "support/vllm_flags.py": "a file of the installed package",
     "sources/own_trouble.py": "/dev/null, to see whether a descriptor is left",
     "__main__.py": "/dev/null",
-    "notify/jsonl.py": OWN,
     "restart/evidence.py": OWN,
     "restart/gate_files.py": OWN,
     "restart/locks/file.py": OWN,

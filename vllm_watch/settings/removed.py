@@ -4,6 +4,10 @@ _LOCK = (
     "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
     "let one vllm-watch watch them all"
 )
+_JSONL = (
+    "set log.format to json, whose incident_* lines stdout gets, ask GET /api/v1/events and GET /api/v1/journal, "
+    "or use notifications.webhook"
+)
 
 _REMEDIES = {
     "restart.lock.kind=etcd": _LOCK,
@@ -11,6 +15,7 @@ _REMEDIES = {
     "restart.lock.ca_file": _LOCK,
     "restart.lock.certificate_file": _LOCK,
     "restart.lock.key_file": _LOCK,
+    "notifications.jsonl": _JSONL,
 }
 """By dotted path, without the numbers of lists; after `=` the value that is gone."""
 
