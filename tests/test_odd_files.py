@@ -18,7 +18,6 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify.apprise import Notifier
 from vllm_watch.restart import blockers, gate_files
-from vllm_watch.restart.hooks import server_process
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
@@ -67,7 +66,6 @@ READERS = {
     "urls_file": urls_file,
     "otlp.headers_file": otlp_exporter._headers,
     "service account": kubernetes._content,
-    "pid_file": lambda pipe: server_process._of_pid_file(pipe, {}),
     "gate's asked": gate_files._read,
     "lock": lock,
     "state": state,

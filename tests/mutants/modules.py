@@ -13,7 +13,6 @@ MODULES = (
     "restart/locks/record.py",
     "restart/locks/lease.py",
     "restart/hooks/command.py",
-    "restart/hooks/signal.py",
     "restart/hooks/systemd.py",
     "restart/hooks/docker.py",
     "restart/hooks/kubernetes.py",

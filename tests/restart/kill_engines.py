@@ -23,7 +23,7 @@ from tests.ports import free_port
 from tests.restart.hooks.fake_docker import docker
 from tests.restart.hooks.fake_pods import FakePods, pod
 from tests.restart.hooks.test_systemd import FAKE, RUNNING
-from tests.restart.site import SERVER, answers, wait_for
+from tests.restart.site import answers, wait_for
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.02
@@ -197,27 +197,6 @@ class Webhook(Engine):
         await super().close()
 
 
-class Signal(Engine):
-    """Ended by SIGTERM, and started again by who looks after it. It is called `vllm serve`."""
-
-    kind = "signal"
-
-    async def open(self):
-        link = self.folder / "vllm"
-        link.symlink_to(SERVER)
-        self._forks = Forks(link, "serve")
-        self.hook = {"supervised_by": "the test"}
-        self.follow(self._relaunched())
-
-    async def close(self):
-        await super().close()
-        self._forks.close()
-
-    async def _relaunched(self):
-        async for line in self.lines("terms"):
-            self.called(float(line))
-
-
 STARTUP_SECONDS = 3.0
 """A kill names its process by its start, to two seconds: no kubelet asks the next one within them."""
 
@@ -329,7 +308,7 @@ class Kubernetes(Engine):
         await super().close()
 
 
-KINDS = (Engine, Webhook, Signal, Gate, Systemd, Docker, Kubernetes)
+KINDS = (Engine, Webhook, Gate, Systemd, Docker, Kubernetes)
 
 
 def _created_t(pid):

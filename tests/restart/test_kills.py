@@ -283,8 +283,8 @@ async def engines_of(folder, kinds):
         yield engines, daemons
 
 
-async def seven_hooks(site, folder):
-    """One watcher over seven engines, each with a hook of its own kind."""
+async def every_hook(site, folder):
+    """One watcher over six engines, each with a hook of its own kind."""
     async with engines_of(folder, KINDS) as (engines, daemons):
         by_kind = {each.kind: each for each in engines}
         path = f"{by_kind['systemd'].folder}:{os.environ['PATH']}"
@@ -297,7 +297,7 @@ async def seven_hooks(site, folder):
 
 
 async def test_every_kind_of_hook(tmp_path):
-    await play_all(seven_hooks, tmp_path)
+    await play_all(every_hook, tmp_path)
 
 
 @asynccontextmanager

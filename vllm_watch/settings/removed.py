@@ -9,6 +9,11 @@ _JSONL = (
     "or use notifications.webhook"
 )
 
+_SIGNAL = (
+    "use hooks.systemd for a unit, hooks.gate in a pod, hooks.docker for a container, else hooks.command with the "
+    "supervisor's own command, such as sv restart vllm"
+)
+
 _REMEDIES = {
     "restart.lock.kind=etcd": _LOCK,
     "restart.lock.endpoints": _LOCK,
@@ -16,6 +21,7 @@ _REMEDIES = {
     "restart.lock.certificate_file": _LOCK,
     "restart.lock.key_file": _LOCK,
     "notifications.jsonl": _JSONL,
+    "hooks.signal": _SIGNAL,
 }
 """By dotted path, without the numbers of lists; after `=` the value that is gone."""
 

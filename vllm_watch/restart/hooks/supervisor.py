@@ -26,7 +26,7 @@ _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
 # They end when their one child ends.
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
-_SAY = "say who starts it again in supervised_by, once you have seen it do so"
+_SAY = "set relaunches: true, once you have seen something start it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
