@@ -70,7 +70,7 @@ TARGET = (
     Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with why; `VllmWatchTargetUnreadable`. No page: whom the watcher does not trust, its users may", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
     Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
-        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps", "sources/test_targets.py::test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes")),
+        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
     Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip

@@ -135,7 +135,6 @@ def _redacted(value: Any) -> Any:
 def _in_words(file: Path, config: Config) -> str:
     blocks = [f"{file} is usable.", _targets(config)]
     found = [f"  file_sd  {pattern}" for pattern in config.discovery.file_sd]
-    found += [f"  dns      {dns.host}, port {dns.port}" for dns in config.discovery.dns]
     found += [
         f"  pods     {each.selector}, in {', '.join(each.namespaces) or 'our own namespace'}, port {each.port}"
         for each in config.discovery.kubernetes

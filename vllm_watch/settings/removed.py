@@ -14,6 +14,11 @@ _SIGNAL = (
     "supervisor's own command, such as sv restart vllm"
 )
 
+_DNS = (
+    "use discovery.kubernetes for a headless Service, discovery.file_sd for addresses that a script or Consul writes, or targets "
+    "for names that stay"
+)
+
 _REMEDIES = {
     "restart.lock.kind=etcd": _LOCK,
     "restart.lock.endpoints": _LOCK,
@@ -22,6 +27,7 @@ _REMEDIES = {
     "restart.lock.key_file": _LOCK,
     "notifications.jsonl": _JSONL,
     "hooks.signal": _SIGNAL,
+    "discovery.dns": _DNS,
 }
 """By dotted path, without the numbers of lists; after `=` the value that is gone."""
 

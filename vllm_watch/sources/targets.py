@@ -1,4 +1,4 @@
-"""Which targets there are: those written out, and those of this host, file_sd files, DNS names and Kubernetes, joined.
+"""Which targets there are: those written out, and those of this host, file_sd files and Kubernetes, joined.
 
 The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
 wrong is said once, and never makes a list shorter that was good.
@@ -15,8 +15,7 @@ import structlog
 from vllm_watch.config import Config
 from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
-from vllm_watch.sources import discovery_dns, discovery_scope
-from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
+from vllm_watch.sources import discovery_scope
 from vllm_watch.sources.discovery_files import FileTargets
 from vllm_watch.sources.discovery_host import NONE_FOUND, REMEDY, HostTargets
 
@@ -34,14 +33,10 @@ _CROWD_SECONDS = 0.1
 class Discovery:
     """All targets of a configuration, looked for again every `discovery.refresh_seconds`; pods are followed."""
 
-    def __init__(
-        self, config: Config, resolve: Resolve = discovery_dns.resolve, environ: Mapping[str, str] = os.environ
-    ) -> None:  # fmt: skip
-        self._resolve = resolve
+    def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._config = config
         self._files: FileTargets | None = None
-        self._names: list[DnsTargets] = []
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -56,9 +51,8 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Take a new configuration; what is remembered of files, names and pods that stay is kept."""
+        """Take a new configuration; what is remembered of files and pods that stay is kept."""
         settings = config.discovery
-        remembered = {name.settings: name for name in self._names}
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
         self._pods = [followed.get(each) or self._follow(each) for each in wanted]
@@ -68,9 +62,6 @@ class Discovery:
         self._config = config
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
-        self._names = [
-            remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
-        ]
         self._due_s = float("-inf")
         self._targets = None  # the same servers may be given another key: they are told anew
 
@@ -88,7 +79,7 @@ class Discovery:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong now, in words, by file or host name; empty when all is healthy."""
+        """What is wrong now, in words, by file or cluster; empty when all is healthy."""
         return self._problems
 
     @property
@@ -130,7 +121,7 @@ class Discovery:
             self._due_s = now_monotonic + (
                 min(seconds, _NONE_SECONDS) if waits_for_one else seconds
             )
-            self._seen = await self._looked(now_monotonic)
+            self._seen = await self._looked()
         found, problems = await self._found()
         if config is not self._config:
             return (
@@ -153,7 +144,7 @@ class Discovery:
             problems |= pods.problems
         return self._within(found), problems
 
-    async def _looked(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
+    async def _looked(self) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
         if self._files is not None:
@@ -161,12 +152,6 @@ class Discovery:
             found = self._without_key(found)
         if self._host is not None:
             found += await self._host.read()
-        names = self._names
-        looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in names))
-        for name, targets in zip(names, looked_up, strict=True):
-            found += targets
-            if name.problem:
-                problems[name.settings.host] = name.problem
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
