@@ -22,7 +22,7 @@ from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
-from vllm_watch.sources import log_history, recording, what_answered
+from vllm_watch.sources import recording, what_answered
 from vllm_watch.state import file as state_file
 from vllm_watch.state import seal
 
@@ -72,7 +72,6 @@ READERS = {
     "state's generation": generation,
     "state's lock": state_lock,
     "recording": lambda pipe: list(recording.read(pipe)),
-    "log's kind": lambda pipe: None if not log_history.is_log(pipe) else 1,
     "--token-file": lambda pipe: connection.secret_of("--token-file", pipe),
     "--ca-file": lambda pipe: connection.Connection(ca_file=pipe).tls(),
     "--cert-file": lambda pipe: connection.Connection(cert_file=pipe).tls(),

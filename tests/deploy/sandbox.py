@@ -34,8 +34,6 @@ from tests.alerts.programs import pager, prometheus
 from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN3_32B
 from tests.cli.preflight_host import PreflightHost
 from tests.cli.test_capacity_from_log import V1 as START
-from tests.cli.test_replay_log import V1 as LINE
-from tests.cli.test_replay_log import log_of
 from tests.daemon_process import ROOT
 from tests.deploy.relay import relay
 from tests.deploy.shown import Shown, shown
@@ -57,6 +55,7 @@ PLACEHOLDERS = {
 PATIENCE_SECONDS = 120.0
 AT_ONCE = 3
 DIED = "(EngineCore_DP0 pid=77) ERROR 10-09 15:40:00 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free.\n"
+LOAD = "(APIServer pid=7) INFO 10-09 15:39:50 [loggers.py:127] Engine 000: Avg prompt throughput: 812.4 tokens/s, Avg generation throughput: 240.1 tokens/s, Running: 12 reqs, Waiting: 3 reqs, GPU KV cache usage: 71.0%, Prefix cache hit rate: 0.0%\n"
 KERNELS = "(EngineCore_DP0 pid=77) INFO 10-07 14:03:11 [cuda.py:408] Using Flash Attention backend on V1 engine.\n"
 RECORDED_T = 1771854900.0
 GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H100 80GB HBM3", "memory_total_bytes": 80 << 30, "memory_used_bytes": 1 << 29, "processes": [], "processes_complete": True}  # fmt: skip
@@ -119,7 +118,7 @@ class Sandbox:
         shutil.copy("model/config.json", "config.json")
         Path("serve.yaml").write_text("model: ./model\nmax-model-len: 8192\n")
         log = START.format(ranks=1, weights=61.03, kv=4.45).replace("a/b", "Qwen/Qwen3-32B")
-        Path("vllm.log").write_text(log + KERNELS + log_of(LINE) + DIED)
+        Path("vllm.log").write_text(log + KERNELS + LOAD + DIED)
         self.record("incident.jsonl.gz", "yesterday.jsonl.gz")
         for file in (".vllm-watch.token", ".config/vllm-watch.token", ".config/vllm-watch.user"):
             (self.home / file).write_text("anna:of-letters-many\n")

@@ -51,7 +51,7 @@ SHOWS = {
     r"vllm-watch (run|demo)\b(?!.*list)": r"[Ss]erving",
     r".*replay --prometheus": r"1 × Down.*; your rules fired [1-9]",
     r"vllm-watch replay incident.jsonl.gz( --json)?$": r"Engine hung|engine_stalled",
-    r"vllm-watch replay \w+.(jsonl.gz|log)": r".",
+    r"vllm-watch replay \w+.jsonl.gz": r".",
     r"vllm-watch top": r"llama|127.0.0.1|Down",
     r".*vllm-watch read": r"requests_running",
     r"vllm-watch capacity": r"FITS|fits",
