@@ -17,7 +17,7 @@ from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify.apprise import Notifier
-from vllm_watch.restart import blockers, gate_files
+from vllm_watch.restart import blockers
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
@@ -66,7 +66,6 @@ READERS = {
     "urls_file": urls_file,
     "otlp.headers_file": otlp_exporter._headers,
     "service account": kubernetes._content,
-    "gate's asked": gate_files._read,
     "lock": lock,
     "state": state,
     "state's generation": generation,

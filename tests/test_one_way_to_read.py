@@ -29,7 +29,6 @@ ALLOWED = {
     "sources/own_trouble.py": "/dev/null, to see whether a descriptor is left",
     "__main__.py": "/dev/null",
     "restart/evidence.py": OWN,
-    "restart/gate_files.py": OWN,
     "restart/locks/file.py": OWN,
     "sources/recording.py": OWN,
     "state/file.py": OWN,

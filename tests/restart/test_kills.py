@@ -99,6 +99,8 @@ class Watcher:
         )  # fmt: skip
         try:
             await process.serving(UP_SECONDS)
+            for each in self._engines:
+                each.watcher_url = process.url
             await process.until(
                 lambda status: all(is_up(status, each.name) for each in self._engines), UP_SECONDS
             )

@@ -107,11 +107,6 @@ class GateHook(HookSettings):
     """How long the gate says `kill`, at most: until the server has ended.
     Why: Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."""
 
-    kill_dir: FilePath | None = None
-    """Folder shared with the engine's container, one for each engine, in which the `kill` and `drain` files
-    are written.
-    Default: none: the probe asks `/gate/liveness`"""
-
 
 class SystemdHook(HookSettings):
     """A unit of the systemd of this host."""

@@ -19,6 +19,8 @@ _DNS = (
     "for names that stay"
 )
 
+_KILL_DIR = "leave it out: the probe asks over HTTP, see deploy/gate/http.yaml"
+
 _REMEDIES = {
     "restart.lock.kind=etcd": _LOCK,
     "restart.lock.endpoints": _LOCK,
@@ -27,6 +29,7 @@ _REMEDIES = {
     "restart.lock.key_file": _LOCK,
     "notifications.jsonl": _JSONL,
     "hooks.signal": _SIGNAL,
+    "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
 """By dotted path, without the numbers of lists; after `=` the value that is gone."""
