@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from vllm_watch import __version__, cli
-from vllm_watch.__main__ import COMMANDS, main
+from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 # What a command imports to do its work; none of it may be loaded to print a help text.
 HEAVY = ("aiohttp", "apscheduler", "prometheus_client", "pydantic", "rich", "structlog", "textual", "yaml")  # fmt: skip

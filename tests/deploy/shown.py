@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tests.daemon_process import ROOT
-from vllm_watch.__main__ import COMMANDS
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 FOLLOWED = {
     "docs/getting-started.md": "tests/deploy/test_getting_started.py",

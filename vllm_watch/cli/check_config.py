@@ -22,7 +22,7 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
-from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.redaction import redacted

@@ -131,7 +131,9 @@ class Restarts:
         """Use these hooks from now on; what holds for targets comes with them."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
-        self._controls.tokens = {each.name: TokenFile(each) for each in config.api.tokens}
+        self._controls.tokens = {
+            each.name: TokenFile(each.name, each.file, each.may) for each in config.api.tokens
+        }
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:

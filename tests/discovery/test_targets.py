@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from vllm_watch.config import load
-from vllm_watch.sources.discovery_files import FileTargets
-from vllm_watch.sources.targets import Discovery
+from vllm_watch.discovery.files import FileTargets
+from vllm_watch.discovery.targets import Discovery
 
 FILES = {
     "json": (

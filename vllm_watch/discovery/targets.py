@@ -6,21 +6,24 @@ wrong is said once, and never makes a list shorter that was good.
 
 import asyncio
 import contextlib
+import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 
 from vllm_watch.config import Config
+from vllm_watch.discovery.files import FileTargets
+from vllm_watch.discovery.host import HostTargets
 from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
+from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
-from vllm_watch.sources import discovery_scope
-from vllm_watch.sources.discovery_files import FileTargets
-from vllm_watch.sources.discovery_host import NONE_FOUND, REMEDY, HostTargets
+from vllm_watch.sources.neighbours import NONE_FOUND, REMEDY
 
 if TYPE_CHECKING:
-    from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
+    from vllm_watch.discovery.kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
 
@@ -28,6 +31,8 @@ _NONE_SECONDS = 5.0  # who has just started vLLM looks at the page
 _CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
 # Pods come and go in crowds. An engine that is told to end takes longer to close its port.
 _CROWD_SECONDS = 0.1
+
+_NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
@@ -73,9 +78,9 @@ class Discovery:
         return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
-        from vllm_watch.sources import discovery_kubernetes  # noqa: PLC0415 - brings a client of its own
+        from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - brings a client of its own
 
-        return discovery_kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
+        return kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -157,7 +162,7 @@ class Discovery:
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
         """Those that may be asked; what is left out is said when it changes, and is no failure."""
         allow = self._config.discovery.allow
-        allowed = discovery_scope.within(found, allow)
+        allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
         if left_out and left_out != self._left_out:
             remedy = "add their hosts to discovery.allow if they are yours"
@@ -173,7 +178,7 @@ class Discovery:
             self._told_of_key = True
             remedy = "list their hosts in discovery.allow"
             _log.warning("api_key_withheld", targets=len(found), because="others named them", remedy=remedy)  # fmt: skip
-        return discovery_scope.without_key(found)
+        return without_key(found)
 
     def _joined(
         self, found: list[TargetConfig], problems: dict[str, str]
@@ -211,3 +216,34 @@ def _without_clashes(
         kept.append(target.model_copy(update={"name": ""}) if clashes else target)
         taken.add(target.name)
     return kept
+
+
+def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
+    """Return those whose host is allowed; all of them where nothing is said."""
+    return [each for each in targets if not allow or is_allowed(each.url, allow)]
+
+
+def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
+    """Return them as targets that are never shown our key."""
+    return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
+
+
+def is_allowed(url: str, allow: Sequence[str]) -> bool:
+    """Is the URL's host one of these names (`*.` stands for any below), addresses or networks?"""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return any(_names(host, each.lower()) for each in allow)
+    return any(_holds(each, address) for each in allow)
+
+
+def _names(host: str, pattern: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False  # a name says nothing of addresses: it may be made to lead anywhere
