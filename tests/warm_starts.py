@@ -137,7 +137,7 @@ def _import_all() -> None:
         load(name)
     load_later = (
         "vllm_watch.restart.restarts", "vllm_watch.notify.notifications", "vllm_watch.clients.kubernetes",
-        "vllm_watch.discovery.kubernetes", "apscheduler.schedulers.asyncio", "vllm_watch.lab.demo", "pynvml",
+        "vllm_watch.discovery.kubernetes", "apscheduler.schedulers.asyncio", "vllm_watch.lab.live", "pynvml",
     )  # fmt: skip
     for name in load_later:
         importlib.import_module(name)

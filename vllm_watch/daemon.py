@@ -18,9 +18,9 @@ from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.errors import WatchError
-from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.otlp import pushing
 from vllm_watch.export.server import Server
+from vllm_watch.export.status import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch

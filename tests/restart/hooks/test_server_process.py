@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.restart.hooks.calls import alive, call, started, until
-from vllm_watch.restart.hooks import base, relaunch, server_process
+from vllm_watch.restart.hooks import base, server_process, supervisor
 
 POSING = Path(__file__).parent / "posing_vllm.py"
 
@@ -61,7 +61,7 @@ async def pid_found(told):
 
 async def why_not(told):
     """Return why no server is taken, as the command hook with `relaunches: false` reports it."""
-    return await relaunch.refusal(base.Tools(), told)
+    return await supervisor.refusal(base.Tools(), told)
 
 
 async def test_server_is_found_beside_another_one(serve):

@@ -16,9 +16,10 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, listening
+from vllm_watch.restart.hooks import base
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
 """vLLM computes its start from the same clock ticks and boot time; the latter is a whole second and moves by
@@ -123,10 +124,10 @@ def _listens(
 ) -> bool | None:
     """Does it hold the target's socket? None: what it holds may not be seen."""
     try:
-        wanted = listening.sockets(procfs, pid, port)
-        if not wanted or (only_ours and not listening.same_network(procfs, pid)):
+        wanted = _listening_sockets(procfs, pid, port)
+        if not wanted or (only_ours and not _same_network(procfs, pid)):
             return False
-        if not any(listening.is_local(addresses, procfs, each) for each in (pid, None)):
+        if not any(_is_local(addresses, procfs, each) for each in (pid, None)):
             return False
         family = [pid, *(each.pid for each in _descendants(pid, all_))]
         return any(wanted & sockets.held(procfs, each) for each in family)
@@ -189,3 +190,28 @@ async def _addresses(host: str) -> frozenset[str]:
         cause = f"{host} cannot be resolved, so whether it is this host cannot be told"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
+
+
+def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
+    """Return the inodes of the TCP sockets that listen on the port in the process's network namespace."""
+    return {
+        each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
+    }
+
+
+def _same_network(procfs: Path, pid: int) -> bool:
+    """Is the process in our own network namespace?"""
+    try:
+        return (
+            os.stat(procfs / str(pid) / "ns" / "net").st_ino == os.stat("/proc/self/ns/net").st_ino
+        )
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+
+
+def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
+    """Is one of them an address of the process's network namespace? None: of our own."""
+    folder = NET if pid is None else procfs / str(pid) / "net"
+    return any(is_here(each, folder) for each in addresses)
