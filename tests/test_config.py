@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.settings import overrides
+from vllm_watch.settings import overrides, removed
 from vllm_watch.settings.errors import InvalidConfigError, model_at
 from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
@@ -522,3 +523,12 @@ def test_removed_variable_names_its_replacement():
     error, _ = errors_of(lambda: load(None, environ={"VLLM_WATCH_RESTART__LOCK__CA_FILE": "/a"}))
 
     assert error == "VLLM_WATCH_RESTART__LOCK__CA_FILE: was removed"
+
+
+@pytest.mark.parametrize("gone", removed.REMEDIES)
+def test_what_was_removed_is_no_setting(gone):
+    """Or the sentence would stand in place of its own errors."""
+    path, _, value = gone.partition("=")
+    *above, key = path.split(".")
+    fields = model_at(Config, tuple(above)).model_fields
+    assert key not in fields or value not in get_args(fields[key].annotation)

@@ -21,7 +21,7 @@ _DNS = (
 
 _KILL_DIR = "leave it out: the probe asks over HTTP, see deploy/gate/http.yaml"
 
-_REMEDIES = {
+REMEDIES = {
     "restart.lock.kind=etcd": _LOCK,
     "restart.lock.endpoints": _LOCK,
     "restart.lock.ca_file": _LOCK,
@@ -43,7 +43,7 @@ def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])
-        found = _REMEDIES.get(dotted) or _REMEDIES.get(f"{dotted}={value}")
+        found = REMEDIES.get(dotted) or REMEDIES.get(f"{dotted}={value}")
         if found is not None:
             return found
     return None
