@@ -27,6 +27,7 @@ REMEDIES = {
     "restart.lock.ca_file": _LOCK,
     "restart.lock.certificate_file": _LOCK,
     "restart.lock.key_file": _LOCK,
+    "restart.freeze_calendar_file": "use restart.freezes, or let what fetched the file call vllm-watch pause",
     "notifications.jsonl": _JSONL,
     "hooks.signal": _SIGNAL,
     "hooks.gate.kill_dir": _KILL_DIR,
@@ -43,7 +44,8 @@ def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])
-        found = REMEDIES.get(dotted) or REMEDIES.get(f"{dotted}={value}")
-        if found is not None:
-            return found
+        if dotted in REMEDIES:
+            return REMEDIES[dotted]
+        if isinstance(value, str) and f"{dotted}={value}" in REMEDIES:
+            return REMEDIES[f"{dotted}={value}"]
     return None
