@@ -27,8 +27,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs those that are missing.
 # A kubectl of Google's packages conflicts with Debian's, and will do.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
-	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
-	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh etcdctl:etcd-client jq:jq pgrep:procps
+	amtool:prometheus-alertmanager chromium:chromium gcc:gcc kubectl:kubernetes-client \
+	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
 
 .PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
-from vllm_watch.__main__ import COMMANDS
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 PAGE = Path(__file__).parent / "cli.md"
 

@@ -48,9 +48,6 @@ targets:
 discovery:
   file_sd:
     - targets/*.json
-  dns:
-    - host: vllm.prod.svc.cluster.local
-      port: 8000
 """
 
 HEAD = f"""\
@@ -80,7 +77,6 @@ the folder of the file, on the command line at the current one. In brackets: the
 TITLES = {
     "": "Top level",
     "targets": "targets",
-    "discovery.dns": "discovery.dns",
     "discovery.kubernetes": "discovery.kubernetes",
 }
 MORE = {
@@ -95,16 +91,12 @@ certificate needs no restart. While certificate and key do not match, the old on
 A handshake that fails is outcome `tls`, with the reason, or `connect_timeout` where the server closes without one.
 """,
     "discovery": """\
-A server that is found twice is watched once: `targets` wins over what is found, files over names, both over pods. At most
+A server that is found twice is watched once: `targets` wins over what is found, files over pods. At most
 10,000 targets are watched; the log says how many were left out.
 
 **Files** are Prometheus' `file_sd`, JSON or YAML, written whole and then renamed into place. Labels `name` (where the entry has
 one target), `group`, `namespace`, `pod`, `node`, `__scheme__` and `__metrics_path__` are used. A bad file keeps its last good
 list, with a line in the log; a removed file removes its targets.
-
-**DNS**: A and AAAA of the system's resolver; IPv6 only where there is no IPv4. An address goes when two answers in a row lack it.
-When the resolver fails, the last addresses stay for ten minutes. Behind a Kubernetes Service, use a headless one with
-`publishNotReadyAddresses: true`.
 
 **Kubernetes**: pods are listed once and then followed; a deleted pod is no target within seconds, and no incident. While the API
 server is away, the last known pods stay targets. Annotations, names and rights: [kubernetes.md](kubernetes.md).

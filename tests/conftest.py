@@ -42,8 +42,7 @@ def _logging_as_it_was() -> Iterator[None]:
 def _what_is_closed_has_time_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is. That closing is bounded has tests of its own."""
     if DAEMON:
-        for module in ("state.worker", "notify.jsonl"):
-            monkeypatch.setattr(f"vllm_watch.{module}.CLOSE_SECONDS", 60.0)
+        monkeypatch.setattr("vllm_watch.state.worker.CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.settings import overrides
+from vllm_watch.settings import overrides, removed
 from vllm_watch.settings.errors import InvalidConfigError, model_at
 from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
@@ -101,7 +102,7 @@ def test_no_file_is_a_configuration():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# all of it\n", "targets:\nscrape:\nlisten:\n", "discovery: {dns: }\n", "---\n{}\n"],
+    ["", "# all of it\n", "targets:\nscrape:\nlisten:\n", "discovery: {file_sd: }\n", "---\n{}\n"],
 )
 def test_an_empty_file_is_a_configuration(tmp_path, text):
     """What is commented out means the defaults, be it the whole file or all lines of a section."""
@@ -410,7 +411,7 @@ def test_any_bytes_are_a_configuration_or_a_config_error(tmp_path_factory, body)
 
 KEYS = st.sampled_from(
     ["listen", "targets", "url", "name", "scrape", "slo", "interval_seconds", "timeout_seconds",
-     "api_key_file", "bytes_max", "discovery", "dns", "host", "file_sd", "gpu", "enabled", "x"]
+     "api_key_file", "bytes_max", "discovery", "host", "file_sd", "gpu", "enabled", "x"]
 )  # fmt: skip
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
@@ -515,3 +516,19 @@ hooks: {command: [{name: h, argv: ["systemctl restart vllm"]}]}
     with pytest.raises(InvalidConfigError, match="is one word, and no program") as raised:
         load(file, environ={})
     assert '["systemctl", "restart", "vllm"]' in str(raised.value)
+
+
+def test_removed_variable_names_its_replacement():
+    """A key that is gone is recognised in the environment, too."""
+    error, _ = errors_of(lambda: load(None, environ={"VLLM_WATCH_RESTART__LOCK__CA_FILE": "/a"}))
+
+    assert error == "VLLM_WATCH_RESTART__LOCK__CA_FILE: was removed"
+
+
+@pytest.mark.parametrize("gone", removed.REMEDIES)
+def test_what_was_removed_is_no_setting(gone):
+    """Or the sentence would stand in place of its own errors."""
+    path, _, value = gone.partition("=")
+    *above, key = path.split(".")
+    fields = model_at(Config, tuple(above)).model_fields
+    assert key not in fields or value not in get_args(fields[key].annotation)

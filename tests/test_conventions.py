@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from vllm_watch.__main__ import COMMANDS
+from vllm_watch.cli.helpers.commands import COMMANDS
 from vllm_watch.restart import hook_kinds
 from vllm_watch.settings.hooks import HooksSettings
 

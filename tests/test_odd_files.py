@@ -17,13 +17,12 @@ from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify.apprise import Notifier
-from vllm_watch.restart import blockers, gate_files
-from vllm_watch.restart.hooks import server_process
+from vllm_watch.restart import blockers
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.settings import web
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
-from vllm_watch.sources import log_history, recording, what_answered
+from vllm_watch.sources import recording, what_answered
 from vllm_watch.state import file as state_file
 from vllm_watch.state import seal
 
@@ -67,14 +66,11 @@ READERS = {
     "urls_file": urls_file,
     "otlp.headers_file": otlp_exporter._headers,
     "service account": kubernetes._content,
-    "pid_file": lambda pipe: server_process._of_pid_file(pipe, {}),
-    "gate's asked": gate_files._read,
     "lock": lock,
     "state": state,
     "state's generation": generation,
     "state's lock": state_lock,
     "recording": lambda pipe: list(recording.read(pipe)),
-    "log's kind": lambda pipe: None if not log_history.is_log(pipe) else 1,
     "--token-file": lambda pipe: connection.secret_of("--token-file", pipe),
     "--ca-file": lambda pipe: connection.Connection(ca_file=pipe).tls(),
     "--cert-file": lambda pipe: connection.Connection(cert_file=pipe).tls(),

@@ -26,11 +26,11 @@ CLAIMS = {
     "10 s for a request's head, 5 s for its body": ("export/test_server.py::test_connection_that_never_asks_is_closed", "export/test_server.py::test_reader_that_does_not_read_loses_its_connection"),
     "a head has 64 fields of 4 KiB and 32 KiB in all": ("export/test_slow_callers.py::test_a_head_has_so_many_fields_of_so_many_bytes", "export/test_slow_callers.py::test_a_head_that_does_not_end_is_bounded_as_a_whole"),
     "a body 4 KiB (alerts: 1 MiB": ("export/test_attacks.py::test_oversized_bodies_to_every_endpoint", "export/test_operator_api.py::test_large_bodies_are_for_alertmanager_alone"),
-    "redirects stay on its host and port": ("sources/test_http.py::test_a_redirect_to_another_server_is_not_followed", "sources/test_discovery_scope.py::test_a_redirect_takes_the_key_nowhere_else"),
+    "redirects stay on its host and port": ("sources/test_http.py::test_a_redirect_to_another_server_is_not_followed", "discovery/test_scope.py::test_a_redirect_takes_the_key_nowhere_else"),
     "nor fill memory, nor stop the looks at others": ("sources/test_reading.py::test_a_body_of_new_series_costs_a_few_times_its_length", "support/test_allocator.py::test_large_pieces_are_given_back", "sources/test_vllm.py::test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one"),
     "25,000 lines of 16 KiB with 128 labels, 64 engines": ("sources/test_exposition.py::test_what_is_far_beyond_an_engine_is_refused_in_a_sentence", "sources/test_reading.py::test_thousands_of_engines_are_read_in_part_and_quickly"),
-    "unless `discovery.allow` says which": ("sources/test_discovery_scope.py::test_what_is_not_allowed_is_not_asked",),
-    "It is never shown the bearer key": ("sources/test_discovery_scope.py::test_a_host_that_a_file_names_is_not_shown_our_key",),
+    "unless `discovery.allow` says which": ("discovery/test_scope.py::test_what_is_not_allowed_is_not_asked",),
+    "It is never shown the bearer key": ("discovery/test_scope.py::test_a_host_that_a_file_names_is_not_shown_our_key",),
     "reload the configuration from this host": ("export/test_server.py::test_reload_is_for_this_machine_and_not_for_other_sites",),
     "files 0600, folders 0700, whatever the umask": ("support/test_private_files.py::test_for_the_owner_only", "support/test_private_files.py::test_no_link_is_written_through"),
     # hooks
@@ -43,7 +43,7 @@ CLAIMS = {
     "The kinds that take a certificate without verifying it are refused": ("export/test_tls.py::test_client_certificates", "settings/test_web.py::test_what_is_wrong_is_told"),
     # engines over TLS
     "**A certificate is checked** by authority, name and time": ("sources/test_http_tls.py::test_another_authority_is_not_trusted", "sources/test_http_tls.py::test_a_server_by_another_name"),
-    "is asked with the `tls_config` of all": ("sources/test_discovery_scope.py::test_a_host_that_a_file_names_is_asked_with_the_tls_of_all",),
+    "is asked with the `tls_config` of all": ("discovery/test_scope.py::test_a_host_that_a_file_names_is_asked_with_the_tls_of_all",),
     "A renewed one is used within seconds": ("sources/test_http_tls.py::test_a_renewed_client_certificate_is_used_without_a_restart",),
     "refuse what cannot be used": ("sources/test_http_tls.py::test_what_is_wrong_with_a_file_is_said",),
     # tokens

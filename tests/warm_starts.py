@@ -131,13 +131,13 @@ def _read_once(environ: dict[str, str]) -> dict[str, str]:
 
 def _import_all() -> None:
     from tests.notify import telling  # noqa: F401, PLC0415
-    from vllm_watch.__main__ import COMMANDS, load  # noqa: PLC0415
+    from vllm_watch.cli.helpers.commands import COMMANDS, load  # noqa: PLC0415
 
     for name in COMMANDS:
         load(name)
     load_later = (
         "vllm_watch.restart.restarts", "vllm_watch.notify.notifications", "vllm_watch.clients.kubernetes",
-        "vllm_watch.sources.discovery_kubernetes", "apscheduler.schedulers.asyncio", "vllm_watch.lab.demo", "pynvml",
+        "vllm_watch.discovery.kubernetes", "apscheduler.schedulers.asyncio", "vllm_watch.lab.live", "pynvml",
     )  # fmt: skip
     for name in load_later:
         importlib.import_module(name)

@@ -16,10 +16,11 @@ import structlog
 from vllm_watch.board.board import Board
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
+from vllm_watch.discovery.targets import Discovery
 from vllm_watch.errors import WatchError
-from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.otlp import pushing
 from vllm_watch.export.server import Server
+from vllm_watch.export.status import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch
@@ -30,7 +31,6 @@ from vllm_watch.sources import http
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.stacks import Stacks
-from vllm_watch.sources.targets import Discovery
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support import descriptors
 from vllm_watch.support.service_manager import ServiceManager

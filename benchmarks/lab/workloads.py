@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from math import pi, sin
 
-from vllm_watch.lab.request import Request
-from vllm_watch.lab.workload import OpenLoop, Workload
+from vllm_watch.lab.request import Request, Workload
+from vllm_watch.lab.workload import OpenLoop
 
 _DAY_SECONDS = 86_400.0
 

@@ -16,7 +16,7 @@ from vllm_watch.__main__ import main
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.plan import Checkpoint, Machine, make_plan
 from vllm_watch.capacity.read_config import read_config
-from vllm_watch.capacity.report import report
+from vllm_watch.cli.capacity import report
 from vllm_watch.errors import WatchError
 
 GIB = 1 << 30

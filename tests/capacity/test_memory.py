@@ -1,14 +1,11 @@
 """The parts of the memory beside the KV cache, against what real starts printed."""
 
-from typing import Any
-
 import pytest
 
 from tests.capacity.models import (
     LLAMA_2_7B,
     LLAMA_31_8B,
     LLAMA_33_70B,
-    MIXTRAL_8X7B,
     MODELS,
     QWEN3_06B,
     QWEN3_30B_A3B,
@@ -54,71 +51,6 @@ def test_longer_context_shrinks_the_cache_of_v0(length: int, peak: float) -> Non
     """
     found = plan(LLAMA_31_8B, gib=23.58, gpu="RTX 3090", version="0.6.4", max_model_len=length)
     assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.02)
-
-
-CODE_LLAMA_13B = LLAMA_2_7B | {
-    "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 40,
-    "num_key_value_heads": 40, "intermediate_size": 13824, "vocab_size": 32016,
-}  # fmt: skip
-QWEN15_7B = LLAMA_2_7B | {"vocab_size": 151936}
-# Story, config, GPU, its GiB, release, flags, tokens printed, within which share. These count what the allocator holds, in the
-# first two CUDA's own context, too.
-# Sources: https://github.com/QwenLM/Qwen3/issues/16 and vLLM's issues 2798 and 3358.
-OLD_STARTS: tuple[tuple[str, Config, str, float, str, dict[str, Any], int, float], ...] = (
-    ("a long batch", QWEN15_7B, "RTX 3090", 24, "0.3.0", {"quantization": "gptq", "max_model_len": 32768}, 24320, 0.02),
-    ("a short one", LLAMA_2_7B, "H20", 96, "0.3.0", {"max_model_len": 4096}, 147200, 0.005),
-    ("two cards", CODE_LLAMA_13B, "L4", 24, "0.3.3", {"tensor_parallel_size": 2, "max_model_len": 16384}, 14528, 0.08),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("config", "gpu", "gib", "release", "flags", "tokens", "share"),
-    [row[1:] for row in OLD_STARTS],
-    ids=[row[0] for row in OLD_STARTS],
-)
-def test_allocator_of_old_releases_keeps_what_it_took(
-    config: Config,
-    gpu: str,
-    gib: float,
-    release: str,
-    flags: dict[str, Any],
-    tokens: int,
-    share: float,
-) -> None:
-    """What the MLP left holds the sampler, so they do not add up."""
-    found = plan(config, gpu=gpu, gib=gib, version=release, **flags)
-    assert found.tokens == pytest.approx(tokens, rel=share)
-
-
-def test_one_release_kept_what_its_ranks_exchanged() -> None:
-    """0.2.5 left CodeLlama-13B on two cards a tenth of what 0.2.4 did, and one card as much as before.
-
-    Source: https://github.com/vllm-project/vllm/issues/2136
-    """
-    flags = {"max_model_len": 16384, "max_num_seqs": 16, "gpu_memory_utilization": 0.95}
-    two = [
-        plan(CODE_LLAMA_13B, gpu="RTX 4090", version=each, tensor_parallel_size=2, **flags)
-        for each in ("0.2.4", "0.2.5", "0.2.6")
-    ]
-    assert [each.fits for each in two] == [True, False, True]
-    one = [plan(CODE_LLAMA_13B, gpu="A100", version=each, **flags) for each in ("0.2.5", "0.2.6")]
-    assert one[0].tokens == one[1].tokens
-
-
-def test_first_kernel_of_awq_needs_its_outputs_eight_times() -> None:
-    """Mixtral AWQ on two A100 at 0.5 printed 103,792 tokens with 0.2.7; a plain count gives four times that.
-
-    Source: https://github.com/vllm-project/vllm/issues/2382
-    """
-    found = [
-        plan(
-            MIXTRAL_8X7B, version=each, gpu="A100", tensor_parallel_size=2, quantization="awq",
-            gpu_memory_utilization=0.5,
-        ).tokens
-        for each in ("0.2.7", "0.3.0")
-    ]  # fmt: skip
-    assert found[0] == pytest.approx(103792, rel=0.4)
-    assert found[1] > 2 * found[0]
 
 
 def test_first_engine_v1_profiled_the_logits_of_every_token() -> None:

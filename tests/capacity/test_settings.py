@@ -15,7 +15,6 @@ from vllm_watch.errors import WatchError
 GIB = 1 << 30
 # Story, release, GPU, max_model_len → engine, tokens of a batch, sequences, utilization.
 DEFAULTS = (
-    ("the first releases", "0.2.0", "A100", 4096, ("V0", 2560, 256, 0.9)),
     ("V0 batches a whole context", "0.6.4", "A100", 29000, ("V0", 29000, 256, 0.9)),
     ("and at least 2048 tokens", "0.6.4", "A100", 512, ("V0", 2048, 256, 0.9)),
     ("a long context is chunked", "0.6.4", "A100", 65536, ("V0", 2048, 256, 0.9)),
@@ -108,6 +107,7 @@ REFUSED = (
     ({"kv_cache_dtype": "fp5"}, "--kv-cache-dtype fp5 is not known here"),
     ({"dtype": "int3"}, "--dtype int3 is not known here"),
     ({"version": "latest"}, "'latest' is no vLLM release"),
+    ({"version": "0.5.5"}, "vLLM 0.5.5 is older than 0.6.0, the first release that is planned for"),
 )
 
 

@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from vllm_watch.__main__ import COMMANDS, main
+from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 ASK = """\
 source {script}

@@ -14,8 +14,8 @@ hooks:
   command:
     - {name: site, argv: [/bin/true]}
     - {name: missing, argv: [/no/such]}
-  signal:
-    - {name: ends, supervised_by: a test}
+  systemd:
+    - {name: unit, unit: no-such.service}
 """
 
 
@@ -46,7 +46,7 @@ def test_findings_are_lines_with_remedies(hook_test):
     assert len(lines) == 5
 
 
-@pytest.mark.parametrize(("name", "kind"), [("missing", "command"), ("ends", "signal")])
+@pytest.mark.parametrize(("name", "kind"), [("missing", "command"), ("unit", "systemd")])
 def test_json_is_one_object(hook_test, name, kind):
     """--json has the same findings, for the target that was named."""
     status, said, _ = hook_test(name, "--target", "other", "--json")

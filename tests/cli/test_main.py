@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from vllm_watch import __version__, cli
-from vllm_watch.__main__ import COMMANDS, main
+from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 # What a command imports to do its work; none of it may be loaded to print a help text.
 HEAVY = ("aiohttp", "apscheduler", "prometheus_client", "pydantic", "rich", "structlog", "textual", "yaml")  # fmt: skip
@@ -50,7 +51,6 @@ scrape: {interval_seconds: 1}
 slo: {time_to_first_token_seconds: 1.5}
 discovery:
   file_sd: [/etc/targets/*.json]
-  dns: [{host: vllm.svc}]
   kubernetes: [{selector: app=vllm, port: 9000}, {selector: "a in (b,c)", namespaces: [x, y]}]
 targets:
   - {name: chat-0, group: chat, url: http://10.0.0.7:8000}
@@ -65,7 +65,6 @@ llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none 
 
 discovered targets, looked for every 30 s:
   file_sd  /etc/targets/*.json
-  dns      vllm.svc, port 8000
   pods     app=vllm, in our own namespace, port 9000
   pods     a in (b,c), in x, y, port 8000
 

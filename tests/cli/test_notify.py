@@ -69,14 +69,6 @@ async def test_through_the_library(tmp_path):
     ]
 
 
-async def test_a_stream_is_given_a_line(tmp_path):
-    """That says that it is a test."""
-    file = config(tmp_path, {"jsonl": [{"name": "events", "path": str(tmp_path / "ev")}]})
-    assert (await vllm_watch("notify", "test", "events", "--config", file))[0] == 0
-    said = json.loads((tmp_path / "ev").read_text())
-    assert (said["event"], said["notifier"]) == ("test", "events")
-
-
 async def test_a_message_that_is_not_taken(tmp_path):
     """Exit status 1, and why."""
     async with receiver() as it:
@@ -89,7 +81,7 @@ async def test_a_message_that_is_not_taken(tmp_path):
 
 async def test_a_name_that_there_is_not(tmp_path):
     """Exit status 2, with the names that there are."""
-    file = config(tmp_path, {"jsonl": [{"name": "events"}]})
+    file = config(tmp_path, {"kubernetes": [{"name": "events"}]})
     status, _, err = await vllm_watch("notify", "test", "evens", "--config", file)
     assert status == 2
     assert err.splitlines() == [
@@ -106,7 +98,7 @@ async def test_check_config_looks_at_notifiers(tmp_path):
     )
     file = config(tmp_path, {
         "webhook": [{"name": "oncall", "url": "http://h/x?token=s3cr3t", "secret_file": str(key)}],
-        "apprise": [{"name": "chat", "urls_file": str(urls)}], "jsonl": [{"name": "events"}],
+        "apprise": [{"name": "chat", "urls_file": str(urls)}],
     })  # fmt: skip
     for more in ((), ("--json",)):
         status, out, err = await vllm_watch("check-config", file, *more)
@@ -120,7 +112,6 @@ async def test_check_config_looks_at_notifiers(tmp_path):
         "  oncall (webhook): messages are signed",
         "  oncall (webhook): messages are not sent with a token",
         "  chat (apprise): URL 1 is for json",
-        "  events (jsonl): events go to stdout",
     ]
 
 

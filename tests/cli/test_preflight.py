@@ -460,3 +460,11 @@ def test_json_has_the_whole_verdict(host):
     assert said.keys() == {"go", "command", "model", "vllm_version", "problems", "findings"}
     assert all(each.keys() == {"check", "status", "cause", "text", "fixes"} for each in said["findings"])  # fmt: skip
     assert sys.executable not in said["command"]
+
+
+def test_memory_of_a_release_before_those_that_are_planned_for(host):
+    """It is unknown, with the reason, and stops nothing."""
+    host.install(vllm="0.5.5")
+    found = host.check("--max-model-len", 8192)[1]["fits"]
+    assert found["status"] == "unknown"
+    assert "vLLM 0.5.5 is older than what is planned for (0.6.0)" in found["text"]

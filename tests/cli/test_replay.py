@@ -248,3 +248,11 @@ def test_thresholds_are_tried_on_a_recording(capsys, trace, tmp_path):
     patient = replay(capsys, path, "--json", "--config", str(config))
     assert [json.loads(line)["kind"] for line in usual.splitlines()] == ["engine_down"]
     assert patient == ""
+
+
+def test_log_of_vllm_is_refused_with_what_reads_it(tmp_path, capsys):
+    """Lines about throughput are no recording: a dead engine looked healthy in them."""
+    path = tmp_path / "vllm.log"
+    path.write_text("INFO 12-31 10:00:00 [x.py:1] hello\nINFO 12-31 10:00:01 [x.py:1] more\n")
+    assert main(["replay", str(path)]) == 2
+    assert "vllm-watch diagnose FILE" in capsys.readouterr().err

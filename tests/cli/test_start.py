@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.warm_starts import COLD, ROOT, _asked
-from vllm_watch.__main__ import COMMANDS
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 PATIENCE_SECONDS = 120.0
 
@@ -17,7 +17,7 @@ NOT_LOADED = {
     "apscheduler.schedulers": "restarts have a schedule",
     "vllm_watch.notify.notifications": "a notifier: notify/switch.py",
     "apprise": "a notifier of that kind",
-    "vllm_watch.clients.kubernetes": "discovery.kubernetes: sources/targets.py",
+    "vllm_watch.clients.kubernetes": "discovery.kubernetes: discovery/targets.py",
     "vllm_watch.diagnosis": "a log of the engine: sources/engine_log.py",
     "pynvml": "a driver: it is loaded in NVML's own thread",
     "vllm_watch.capacity": "a command of its own",

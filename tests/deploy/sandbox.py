@@ -1,4 +1,4 @@
-"""Runs every command that shown.py finds, as printed, beside what it names: engines, a daemon, Prometheus, etcd, a driver.
+"""Runs every command that shown.py finds, as printed, beside what it names: engines, a daemon, Prometheus, a driver.
 
 Started in namespaces of its own (`unshare --mount --net`) in a clone: ports and names are those that are printed, and
 what is written to /var or the home folder is gone afterwards. It prints what each command showed, as JSON.
@@ -30,12 +30,10 @@ import bcrypt
 import yaml
 from aiohttp import web
 
-from tests.alerts.programs import pager, prometheus, running
+from tests.alerts.programs import pager, prometheus
 from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN3_32B
 from tests.cli.preflight_host import PreflightHost
 from tests.cli.test_capacity_from_log import V1 as START
-from tests.cli.test_replay_log import V1 as LINE
-from tests.cli.test_replay_log import log_of
 from tests.daemon_process import ROOT
 from tests.deploy.relay import relay
 from tests.deploy.shown import Shown, shown
@@ -57,6 +55,7 @@ PLACEHOLDERS = {
 PATIENCE_SECONDS = 120.0
 AT_ONCE = 3
 DIED = "(EngineCore_DP0 pid=77) ERROR 10-09 15:40:00 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free.\n"
+LOAD = "(APIServer pid=7) INFO 10-09 15:39:50 [loggers.py:127] Engine 000: Avg prompt throughput: 812.4 tokens/s, Avg generation throughput: 240.1 tokens/s, Running: 12 reqs, Waiting: 3 reqs, GPU KV cache usage: 71.0%, Prefix cache hit rate: 0.0%\n"
 KERNELS = "(EngineCore_DP0 pid=77) INFO 10-07 14:03:11 [cuda.py:408] Using Flash Attention backend on V1 engine.\n"
 RECORDED_T = 1771854900.0
 GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H100 80GB HBM3", "memory_total_bytes": 80 << 30, "memory_used_bytes": 1 << 29, "processes": [], "processes_complete": True}  # fmt: skip
@@ -84,7 +83,7 @@ class Sandbox:
         self.environ = self.host.env() | {
             "HOME": str(self.home), "LOG": str(self.here / "vllm.log"), "SHELL": "/bin/bash", "TERM": "xterm",
             "SSL_CERT_FILE": str(self.here / "authority.pem"), "VLLM_WATCH_TOKEN_FILE": str(self.home / ".vllm-watch.token"),
-            "FPATH": str(self.home / "zsh"), "ETCDCTL_API": "3", "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.5",
+            "FPATH": str(self.home / "zsh"), "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.5",
         }  # fmt: skip
         self.environ["PATH"] = f"{self.bin}:{self.environ['PATH']}"
 
@@ -119,7 +118,7 @@ class Sandbox:
         shutil.copy("model/config.json", "config.json")
         Path("serve.yaml").write_text("model: ./model\nmax-model-len: 8192\n")
         log = START.format(ranks=1, weights=61.03, kv=4.45).replace("a/b", "Qwen/Qwen3-32B")
-        Path("vllm.log").write_text(log + KERNELS + log_of(LINE) + DIED)
+        Path("vllm.log").write_text(log + KERNELS + LOAD + DIED)
         self.record("incident.jsonl.gz", "yesterday.jsonl.gz")
         for file in (".vllm-watch.token", ".config/vllm-watch.token", ".config/vllm-watch.user"):
             (self.home / file).write_text("anna:of-letters-many\n")
@@ -222,7 +221,7 @@ class Sandbox:
 
 @asynccontextmanager
 async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[None]:
-    """A daemon over three engines, one of which is gone and one dead; the same behind TLS; Prometheus, the same as Mimir; etcd."""
+    """A daemon over three engines, one of which is gone and one dead; the same behind TLS; Prometheus, the same as Mimir."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         secure = {"targets": [{"url": "http://127.0.0.1:8000"}], "listen": "127.0.0.1:19471", "web_config": "web.yaml", "api": {"hosts": ["gpu-7"]}}  # fmt: skip
@@ -238,9 +237,6 @@ async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[N
             server = await relay(port, 19470, 19471, host="0.0.0.0")
             stack.callback(server.close)
         await enter(prometheus(sandbox.home, "127.0.0.1:9470", "127.0.0.1:9", ["127.0.0.1:8000", "127.0.0.1:8001"], "127.0.0.1:9090"))  # fmt: skip
-        await enter(
-            running("http://127.0.0.1:2379/health", "etcd", "--data-dir", sandbox.home / "etcd")
-        )
         await enter(_mimir())
         await until(lambda: _stored('vllm:num_requests_running{instance="127.0.0.1:8001"}'))
         live.scene["batch"].fault("crash")

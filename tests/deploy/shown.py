@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tests.daemon_process import ROOT
-from vllm_watch.__main__ import COMMANDS
+from vllm_watch.cli.helpers.commands import COMMANDS
 
 FOLLOWED = {
     "docs/getting-started.md": "tests/deploy/test_getting_started.py",
@@ -51,7 +51,7 @@ SHOWS = {
     r"vllm-watch (run|demo)\b(?!.*list)": r"[Ss]erving",
     r".*replay --prometheus": r"1 × Down.*; your rules fired [1-9]",
     r"vllm-watch replay incident.jsonl.gz( --json)?$": r"Engine hung|engine_stalled",
-    r"vllm-watch replay \w+.(jsonl.gz|log)": r".",
+    r"vllm-watch replay \w+.jsonl.gz": r".",
     r"vllm-watch top": r"llama|127.0.0.1|Down",
     r".*vllm-watch read": r"requests_running",
     r"vllm-watch capacity": r"FITS|fits",
@@ -73,7 +73,7 @@ SHOWS = {
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = (
-    r"(?:amtool|apt|bash|cd|curl|docker|etcdctl|helm|jq|journalctl|kubectl|make|nvidia-smi|pgrep|pip|pipx|promtool|py-spy|"
+    r"(?:amtool|apt|bash|cd|curl|docker|helm|jq|journalctl|kubectl|make|nvidia-smi|pgrep|pip|pipx|promtool|py-spy|"
     rf"python3?|sudo|systemctl|top|uv|vllm-watch (?:{'|'.join(COMMANDS)}))\b"
 )
 A_COMMAND = re.compile(rf"^(?:\$ )?(?:\w+=\S+ )*{PROGRAMS}")

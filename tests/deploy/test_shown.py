@@ -11,7 +11,8 @@ import pytest
 from tests.daemon_process import ROOT
 from tests.deploy import rendered
 from tests.deploy.shown import FOLLOWED, NOT_RUN, Shown, shown, spans, unlabelled
-from vllm_watch.__main__ import COMMANDS, _parser, load
+from vllm_watch.__main__ import _parser
+from vllm_watch.cli.helpers.commands import COMMANDS, load
 
 NOT_HERE = [each for each in shown() if each.not_run is not None]
 MAKEFILE = (ROOT / "Makefile").read_text()

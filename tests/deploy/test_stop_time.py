@@ -18,7 +18,7 @@ GRANTED = {
     "helm/vllm-watch/templates/deployment.yaml": r"terminationGracePeriodSeconds: (\d+)",
     "compose.yaml": r"&vllm-watch\n(?:  .*\n)*?  stop_grace_period: (\d+)s",
 }
-KINDS = (hooks.CommandHook, hooks.WebhookHook, hooks.SignalHook, hooks.GateHook, hooks.SystemdHook, hooks.DockerHook, hooks.KubernetesHook)  # fmt: skip
+KINDS = (hooks.CommandHook, hooks.WebhookHook, hooks.GateHook, hooks.SystemdHook, hooks.DockerHook, hooks.KubernetesHook)  # fmt: skip
 
 
 @pytest.mark.parametrize("file", GRANTED)

@@ -70,7 +70,7 @@ TARGET = (
     Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with why; `VllmWatchTargetUnreadable`. No page: whom the watcher does not trust, its users may", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
     Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
-        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps", "sources/test_targets.py::test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes")),
+        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
     Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
@@ -97,7 +97,7 @@ HOST = (
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait until a person has looked", "what stood in the damaged file, which is kept aside",
         "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_worker.py::test_damage_is_found_before_it_is_read", "state/test_worker.py::test_an_index_that_misses_rows_is_damage", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
     Row("configuration half-written", ALL, "`reload_refused` with every mistake; to who posted, too", "nothing: the old one holds. A cut that leaves a valid file is one: write beside it, then rename",
-        "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
+        "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip
 
 NVML = (
@@ -143,7 +143,7 @@ STRANGER = (
     Row("a recording or a log of 2 MB that unpacks to gigabytes", "–", "cause and remedy in two lines; exit status 2", NOTHING,
         "nothing to recover", "the bounds of a file's targets, lines and growth", ("cli/test_hostile_files.py::test_a_recording_that_unpacks_to_much_is_refused", "cli/test_hostile_files.py::test_a_log_that_unpacks_to_much_is_refused")),
     Row("numbers of thousands of digits, and infinities", ALL, "a sentence with the line", "that value",
-        "nothing to recover", "the bounds of all numbers", ("sources/test_recording.py::test_numbers_beyond_all_observations_are_damage", "sources/test_vllm.py::test_a_length_that_no_model_has_is_unknown", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets[a long number]")),
+        "nothing to recover", "the bounds of all numbers", ("sources/test_recording.py::test_numbers_beyond_all_observations_are_damage", "sources/test_vllm.py::test_a_length_that_no_model_has_is_unknown", "discovery/test_targets.py::test_a_bad_file_keeps_its_last_good_targets[a long number]")),
     Row("somebody asks at the gate who is no probe", ALL, "`ok`, and nothing is noted", NOTHING,
         "nothing to recover", "the address that a probe comes from", ("export/test_gate.py::test_only_what_may_be_a_probe_is_heard",)),
     Row("a bearer where passwords are asked for", ALL, "status 401", NOTHING,

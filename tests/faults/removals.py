@@ -192,7 +192,7 @@ PROCESS = {
     ),
     "its port is taken": Removal(
         "the error's words: it is raised as it comes",
-        (Cut("export/address.py", "        bound.close()\n        raise _cannot(host, port, error) from error", "        bound.close()\n        raise"),),
+        (Cut("export/server.py", "        bound.close()\n        raise _cannot(host, port, error) from error", "        bound.close()\n        raise"),),
     ),
     "two instances with one state folder": Removal(
         "the lock on the folder",

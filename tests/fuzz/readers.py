@@ -15,19 +15,17 @@ from tests.cli.answering import answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
 from vllm_watch.clients import signed_post
-from vllm_watch.clients.etcd import Access as EtcdAccess
-from vllm_watch.clients.etcd import Etcd, EtcdError
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
+from vllm_watch.discovery import kubernetes as discovery_kubernetes
+from vllm_watch.discovery.files import FileTargets
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.restart import blockers
 from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
-from vllm_watch.settings.api import TokenSettings
 from vllm_watch.settings.hooks import DockerHook, KubernetesHook
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.settings.target import KubernetesDiscovery
-from vllm_watch.sources import discovery_kubernetes, what_answered
-from vllm_watch.sources.discovery_files import FileTargets
+from vllm_watch.sources import what_answered
 from vllm_watch.support import token_file
 
 TOKEN = "a-token-of-enough-characters"
@@ -47,7 +45,6 @@ def files() -> Iterator[object]:
     """A file_sd file, and files of keys: read, or refused as documented."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("a.json", "a.yaml", "token")]
-        token = TokenSettings(name="ana", file=paths[2])
 
         def take(data: bytes) -> None:
             for path in paths:
@@ -56,7 +53,7 @@ def files() -> Iterator[object]:
             targets, problems = FileTargets((f"{folder}/a.*",)).read()
             assert targets or problems or data.strip() in (b"[]", b"{}") or b"targets" in data
             with capture_logs():
-                token_file.TokenFile(token).digest()
+                token_file.TokenFile("ana", paths[2], ()).digest()
             for read in (what_answered.read_key, _secret, otlp_exporter._headers, web_config._load):
                 with contextlib.suppress(OSError, WatchError):
                     read(paths[2])
@@ -163,7 +160,7 @@ async def _hook(hook: docker.Hook) -> None:
 
 @contextmanager
 def services() -> Iterator[object]:
-    """What Prometheus, etcd and a webhook's receiver answer: a yes only where it was said; else why not."""
+    """What Prometheus and a webhook's receiver answer: a yes only where it was said; else why not."""
     with answering() as one:
         one.pause_s = 0.0
         settings = BlockersSettings(prometheus_url=one.url, queries=("up",), alerts=".*")
@@ -172,15 +169,6 @@ def services() -> Iterator[object]:
             async with signed_post.new_session() as session:
                 for each in await blockers.ask(settings, session):
                     assert each.allows in (True, False, None)
-            etcd = Etcd(EtcdAccess(endpoints=(one.url,)), signed_post.new_session)
-            for ask in (
-                lambda: etcd.range("/a"),
-                lambda: etcd.grant(1, 5),
-                lambda: etcd.keep(1),
-                lambda: etcd.put([]),
-            ):
-                with contextlib.suppress(EtcdError):
-                    await ask()
             posted = await signed_post.post(signed_post.new_session, one.url, b"{}", {}, 5.0, 1.8e9)
             assert posted.end in ("answered", "no_answer", "cut_off", "not_reached")
 

@@ -5,8 +5,8 @@ import time
 import aiohttp
 import pytest
 
+from vllm_watch.cli.demo import Demo
 from vllm_watch.errors import WatchError
-from vllm_watch.lab.demo import Demo
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.reading import read
 from vllm_watch.lab.stories import STORIES

@@ -12,9 +12,7 @@ MODULES = (
     "restart/locks/file.py",
     "restart/locks/record.py",
     "restart/locks/lease.py",
-    "restart/locks/etcd.py",
     "restart/hooks/command.py",
-    "restart/hooks/signal.py",
     "restart/hooks/systemd.py",
     "restart/hooks/docker.py",
     "restart/hooks/kubernetes.py",
@@ -127,9 +125,5 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "restart/hooks/command.py", "status > 0", "(status >= 0)", "a status of 0 is judged before",
-    ),
-    Equivalent(
-        "restart/locks/etcd.py", "slot is None or len(slots) >= self._limits.slots", "(len(slots) >= self._limits.slots)",
-        "where no name is free as many slots are taken; it is for the type",
     ),
 )  # fmt: skip

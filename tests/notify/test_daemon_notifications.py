@@ -26,7 +26,6 @@ class Site:
 
     def __init__(self, folder, engine, it):
         self.folder, self.engine, self.it = folder, engine, it
-        self.events = folder / "events.jsonl"
         self.more = ""
         self.works = True
         engine.on("/metrics", growing(works=lambda: self.works))
@@ -37,7 +36,6 @@ class Site:
         notifiers = {
             "page_url": "https://watch.example/",
             "webhook": [self.oncall],
-            "jsonl": [{"name": "events", "path": "events.jsonl"}],
         }
         (self.folder / "config.yaml").write_text(f"""\
 state_dir: state
@@ -58,9 +56,6 @@ targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
         self.works = True
         self.engine.on("/health", "")
 
-    def streamed(self):
-        return [json.loads(line) for line in self.events.read_text().splitlines()]
-
 
 @pytest.fixture
 async def site(tmp_path):
@@ -75,7 +70,7 @@ def is_open(status):
 
 
 async def test_from_a_fault_to_the_message_and_its_end(site):
-    """One page with its dry run, and one end; the status, the metrics and the stream say the same."""
+    """One page with its dry run, and one end; the status and the metrics say the same."""
     site.more = """\
 restart: {mode: observe, hook: h}
 hooks: {command: [{name: h, argv: [/bin/true]}]}
@@ -101,10 +96,6 @@ hooks: {command: [{name: h, argv: [/bin/true]}]}
     assert metrics["vllm_watch_notifications_total", (label, ("outcome", "sent"))] == 3
     assert metrics["vllm_watch_notifications_queue_length", (label,)] == 0
     assert metrics["vllm_watch_notifier_failing", (label,)] == 0
-    told = [(each["event"], each.get("step")) for each in site.streamed()]
-    assert ("opened", None) in told
-    assert ("resolved", None) in told
-    assert ("restart", "dry_run") in told
 
 
 async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
@@ -181,7 +172,7 @@ async def test_a_reload_changes_who_is_told(site):
         [told] = await other.until(1)
         assert told["phase"] == "opened"
         status = await process.status()
-        assert set(status["notifiers"]) == {"other", "events"}
+        assert set(status["notifiers"]) == {"other"}
     assert len(site.it.got) == 1
 
 

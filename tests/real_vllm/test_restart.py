@@ -51,10 +51,6 @@ restart:
   drain: {{deadline_seconds: 5}}
   verify: {{settle_seconds: {settle_seconds}}}
 hooks:
-  signal:
-    - name: by-signal
-      terminate_seconds: 5
-      supervised_by: the loop of this test
   command:
     - name: by-command
       argv: [{script}]
@@ -81,7 +77,7 @@ class Watched:
         self.token.chmod(0o600)
         self.script = folder / "restart.sh"
         self.told = folder / "told"
-        config = self._config("auto", "by-signal", 60.0)
+        config = self._config("observe", "by-command", 60.0)
         self.daemon = Daemon(folder, {TARGET: vllm.url}, EVERY_SECOND, config)
         self.ward = Ward(vllm, self.daemon)
 
@@ -185,14 +181,12 @@ def hang(vllm: RealVllm) -> None:
     os.kill(core, signal.SIGSTOP)
 
 
-def test_a_hang_is_ended_by_signal_and_verified(
-    supervised: SupervisedVllm, watched: Watched
-) -> None:
+def test_a_hang_is_ended_and_verified(supervised: SupervisedVllm, watched: Watched) -> None:
     """Alone, in mode auto; before that, saturated and healthy, it is never touched."""
-    watched.restarts("auto", "by-signal")
     watched.healthy()
     watched.ward.healthy()
     old, before = supervised.processes(), len(watched.attempts())
+    watched.restarts("auto", "by-command", kills=" ".join(map(str, old.values())))
     with under_load(supervised.url, replace(MIXED, clients=48, seconds_max=SATURATED_SECONDS)):
         time.sleep(SATURATED_SECONDS)
     assert supervised.processes() == old
@@ -205,7 +199,7 @@ def test_a_hang_is_ended_by_signal_and_verified(
     attempt = watched.ended(before + 1)
     TIMES.append(f"hang: {attempt.state} after {time.monotonic() - began_s:.1f} s")
 
-    assert (attempt.state, attempt.trigger, attempt.hook) == ("helped", "incident", "by-signal")
+    assert (attempt.state, attempt.trigger, attempt.hook) == ("helped", "incident", "by-command")
     assert attempt.payoff_ratio is None or attempt.payoff_ratio > 0.5
     assert not set(old.values()) & set(supervised.processes().values())
     bundle = next(each for each in watched.folder.rglob("*.tar") if attempt.id in each.name)
@@ -214,6 +208,7 @@ def test_a_hang_is_ended_by_signal_and_verified(
     assert "recording" in kept, archive.getnames()
     time.sleep(QUIET_SECONDS)
     assert len(watched.attempts()) == before + 1
+    watched.told.unlink()
 
 
 def test_a_person_approves_and_a_restart_that_does_not_help_is_the_last(

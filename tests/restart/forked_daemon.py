@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.daemon_process import ROOT, SETTINGS, DaemonProcess
-from vllm_watch.__main__ import load, main
+from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers.commands import load
 from vllm_watch.clients import kubernetes
 
 LOOK_SECONDS = 0.02

@@ -1,8 +1,8 @@
 """Engines that are restarted by every kind of hook, and what stands between: each call is noted with its time.
 
 The services are those that the tests of the hooks use: a real program, a real HTTP server and real signals; Docker's Engine API,
-systemctl, the kubelet's probe and the API server are played (fake_docker.py, fake_systemctl.py, fake_pods.py, and a reader
-of the gate's file).
+systemctl, the kubelet's probe and the API server are played (fake_docker.py, fake_systemctl.py, fake_pods.py, and a task
+that asks as the probe does).
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 from aiohttp import web
 
 from tests.kubernetes_api import NAMESPACE, certified
@@ -23,7 +24,7 @@ from tests.ports import free_port
 from tests.restart.hooks.fake_docker import docker
 from tests.restart.hooks.fake_pods import FakePods, pod
 from tests.restart.hooks.test_systemd import FAKE, RUNNING
-from tests.restart.site import SERVER, answers, wait_for
+from tests.restart.site import answers, wait_for
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.02
@@ -64,6 +65,7 @@ class Engine:
         self.well = []  # [since, until]: when it served, and nobody was to restart it
         self.calls = []  # (Unix seconds, attempt id or None)
         self.healing = False
+        self.watcher_url = "http://127.0.0.1:1"  # of the present run
         self._forks = forks
         self._tasks = set()
         folder.mkdir()
@@ -197,54 +199,41 @@ class Webhook(Engine):
         await super().close()
 
 
-class Signal(Engine):
-    """Ended by SIGTERM, and started again by who looks after it. It is called `vllm serve`."""
-
-    kind = "signal"
-
-    async def open(self):
-        link = self.folder / "vllm"
-        link.symlink_to(SERVER)
-        self._forks = Forks(link, "serve")
-        self.hook = {"supervised_by": "the test"}
-        self.follow(self._relaunched())
-
-    async def close(self):
-        await super().close()
-        self._forks.close()
-
-    async def _relaunched(self):
-        async for line in self.lines("terms"):
-            self.called(float(line))
-
-
 STARTUP_SECONDS = 3.0
 """A kill names its process by its start, to two seconds: no kubelet asks the next one within them."""
 
 
 class Gate(Engine):
-    """The probe of its container reads the gate's file; the kubelet ends what fails, and starts it again."""
+    """The probe of its container asks the watcher; the kubelet ends what fails, and starts it again."""
 
     kind = "gate"
 
     async def open(self):
-        self.hook = {"kill_dir": str(self.folder / "gate")}
-        (self.folder / "gate").mkdir()
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
         self.follow(self._probe())
+
+    async def close(self):
+        await super().close()
+        await self._session.close()
+
+    async def _asked(self, started_t):
+        """Return the gate's answer, without the word that it repeats."""
+        asked = {"target": self.name, "started": f"{started_t:.2f}", "asked": "a1"}
+        async with self._session.get(f"{self.watcher_url}/gate/liveness", params=asked) as response:
+            *said, repeated = (await response.text()).split()
+        return said if repeated == "a1" else []
 
     async def _probe(self):
         failing = None  # the process whose probe failed last: it is ended once, however often it is asked until it has gone
         while True:
             pid, failed = None, False
-            with suppress(OSError, ValueError):
+            with suppress(aiohttp.ClientError, OSError, ValueError):
                 pid = self.pid
                 started_t = _created_t(pid)
                 if time.time() - started_t < STARTUP_SECONDS:
                     raise ValueError("its startup probe is still asked, and not this one")
-                (self.folder / "gate/asked").write_text(f"{started_t:.0f} {time.time():.0f}\n")
-                word, start, t = (self.folder / "gate/kill").read_text().split()
-                fresh = time.time() - float(t) < 60.0
-                failed = word == "kill" and fresh and abs(float(start) - started_t) <= 2.0
+                word, start = await self._asked(started_t)
+                failed = word == "kill" and abs(float(start) - started_t) <= 2.0
             if failed and failing != pid:
                 self.called(time.time())
             failing = pid if failed else None
@@ -329,7 +318,7 @@ class Kubernetes(Engine):
         await super().close()
 
 
-KINDS = (Engine, Webhook, Signal, Gate, Systemd, Docker, Kubernetes)
+KINDS = (Engine, Webhook, Gate, Systemd, Docker, Kubernetes)
 
 
 def _created_t(pid):

@@ -8,7 +8,6 @@ import pytest
 import structlog
 
 from tests.restart.hooks.test_gate import START, Site
-from vllm_watch.errors import HookError
 from vllm_watch.restart import gates
 from vllm_watch.restart.gates import LIVENESS, READINESS
 
@@ -60,7 +59,7 @@ async def test_two_readings_of_one_start_are_one_server(site, off_s, same):
     await word(site, LIVENESS, START + off_s)
     assert len(site.gates.probes("llama").starts) == (1 if same else 2)
     site.looks()
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         assert (await word(site, LIVENESS, START + off_s) is not None) is (same or off_s < 0)
         site.looks(START + off_s)
         assert kill.ended.is_set() is not same
@@ -94,7 +93,7 @@ async def test_a_probe_waits_for_the_journal_less_than_for_its_answer(site, monk
 
 async def test_a_server_that_was_never_looked_at_has_ended_when_nothing_listens(site):
     """Nobody has seen its port closed before; and nobody was told anything yet."""
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         assert kill.told == 0
         site.looks(outcome="refused")
         assert kill.ended.is_set()
@@ -104,44 +103,9 @@ async def test_a_port_that_was_open_again_in_between_says_something_again(site):
     """What counts is the last look before the kill."""
     site.looks(outcome="refused")
     site.looks()
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         site.looks(outcome="refused")
         assert kill.ended.is_set()
-
-
-async def test_a_server_is_ended_through_a_folder_as_often_as_it_must_be(tmp_path):
-    """Once at a time, whoever it is; each word is written down, and the folder is as it was."""
-    site = Site(tmp_path)
-    for _ in range(2):
-        async with asyncio.timeout(10), site.gates.killing("llama", START, 30.0, tmp_path):
-            with pytest.raises(HookError):
-                async with site.gates.killing("other", START, 30.0, tmp_path):
-                    raise AssertionError("it is the other's")
-        assert not (tmp_path / "kill").exists()
-        assert await word(site, LIVENESS) is None
-    changes = [("gate_liveness", "ok", "kill"), ("gate_liveness", "kill", "ok")]
-    assert site.notes.entries == changes * 2
-    site.notes.broken = True
-    with pytest.raises(HookError):
-        async with site.gates.killing("llama", START, 30.0, tmp_path):
-            raise AssertionError("it is not on disk")
-
-
-async def test_a_drain_in_a_folder_is_written_down_and_forgotten_with_its_target(tmp_path):
-    """On and off, in that order; of a server whose start is unknown nothing is left there."""
-    site = Site(tmp_path)
-    site.gates.draining("llama", on=True)
-    assert [each for each in asyncio.all_tasks() if each.get_name().startswith("drain file")] == []
-    site.looks()
-    site.gates.draining("llama", on=True)
-    async with asyncio.timeout(10):
-        while not (tmp_path / "drain").exists():
-            await asyncio.sleep(0.01)
-        site.gates.forget("llama")
-        while len(site.notes.entries) < 2:
-            await asyncio.sleep(0.01)
-    assert not (tmp_path / "drain").exists()
-    assert site.notes.entries == [("gate_readiness", "ok", "no"), ("gate_readiness", "no", "ok")]
 
 
 @pytest.mark.parametrize(
@@ -153,40 +117,6 @@ async def test_a_drain_of_nobody_knows_whom_is_logged(site, start, on, told):
     with structlog.testing.capture_logs() as logs:
         site.gates.draining("llama", on=on)
     assert [each["event"] for each in logs] == ["drain_not_asked_for"] * told
-
-
-async def test_a_file_is_written_by_one_and_removed_once_nothing_writes_it(tmp_path, monkeypatch):
-    """Or it would be there again, or not be there for the next."""
-    done = []
-
-    async def keep(_, name, *__):
-        done.append(name)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for _ in range(9):
-                await asyncio.sleep(0)
-            done.append(f"{name} no more")
-
-    async def remove(_, name):
-        done.append(f"{name} removed")
-
-    monkeypatch.setattr(gates.gate_files, "keep", keep)
-    monkeypatch.setattr(gates.gate_files, "remove", remove)
-    site = Site(tmp_path)
-    site.looks()
-    async with asyncio.timeout(10):
-        async with site.gates.killing("llama", START, 30.0, tmp_path):
-            await asyncio.sleep(0)
-        for times in (1, 2):
-            site.gates.draining("llama", on=True)
-            while done.count("drain") < times:
-                await asyncio.sleep(0)
-        site.gates.draining("llama", on=False)
-        while done.count("drain removed") < 2:
-            await asyncio.sleep(0)
-    kill, drain = (["kill", "kill no more", "kill removed"], ["drain", "drain no more", "drain removed"])  # fmt: skip
-    assert done == kill + drain * 2
 
 
 async def test_two_that_ask_at_once_are_told_the_same(site):
@@ -231,7 +161,7 @@ async def test_only_who_stands_beside_that_server_is_told(site, which, started, 
     """And only by the gate that is shut."""
     site.looks()
     other = READINESS if which == LIVENESS else LIVENESS
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         if which == READINESS:
             kill.until_s = 0.0
             site.gates.draining("llama", on=True)
@@ -245,7 +175,7 @@ async def test_only_who_stands_beside_that_server_is_told(site, which, started, 
 async def test_a_kill_is_told_until_its_time_is_over(site, clock):
     """Each answer counts; what is asked at the end of its time is told nothing."""
     site.looks()
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         for seconds, told in ((0.0, 1), (29.0, 2), (30.0, 2)):
             clock.now_s = 1000.0 + seconds
             assert (await word(site, LIVENESS) is not None) is (seconds < 30.0)
@@ -268,7 +198,7 @@ LOOKS = {  # looks before the kill and in it, as (start, outcome) → has the se
 async def test_when_a_server_has_ended(site, before, within, ended):
     for start, outcome in before:
         site.looks(start, outcome)
-    async with site.gates.killing("llama", START, 30.0) as kill:
+    with site.gates.killing("llama", START, 30.0) as kill:
         for start, outcome in within:
             site.looks(start, outcome)
         assert kill.ended.is_set() is ended

@@ -11,7 +11,6 @@ from vllm_watch.settings.hooks import GateHook, HooksSettings
 CONFIGURED = {
     "command": {"argv": ["/bin/true"]},
     "webhook": {"url": "http://127.0.0.1:1"},
-    "signal": {},
     "systemd": {"unit": "vllm.service"},
     "docker": {"container": "vllm"},
     "gate": {},

@@ -17,10 +17,8 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
-import pytest
 import yaml
 
-from tests.etcd_process import etcd
 from tests.kubernetes_api import FakeKubernetes, certified
 from tests.restart.forked_daemon import Daemons
 from tests.restart.kill_engines import KINDS, Engine, Forks
@@ -101,6 +99,8 @@ class Watcher:
         )  # fmt: skip
         try:
             await process.serving(UP_SECONDS)
+            for each in self._engines:
+                each.watcher_url = process.url
             await process.until(
                 lambda status: all(is_up(status, each.name) for each in self._engines), UP_SECONDS
             )
@@ -285,8 +285,8 @@ async def engines_of(folder, kinds):
         yield engines, daemons
 
 
-async def seven_hooks(site, folder):
-    """One watcher over seven engines, each with a hook of its own kind."""
+async def every_hook(site, folder):
+    """One watcher over six engines, each with a hook of its own kind."""
     async with engines_of(folder, KINDS) as (engines, daemons):
         by_kind = {each.kind: each for each in engines}
         path = f"{by_kind['systemd'].folder}:{os.environ['PATH']}"
@@ -299,7 +299,7 @@ async def seven_hooks(site, folder):
 
 
 async def test_every_kind_of_hook(tmp_path):
-    await play_all(seven_hooks, tmp_path)
+    await play_all(every_hook, tmp_path)
 
 
 @asynccontextmanager
@@ -311,17 +311,10 @@ async def lease(folder):
         yield {"kind": "lease"}, {"account": account, "environ": server.account(account)}
 
 
-@asynccontextmanager
-async def keys(folder):
-    """A lock in etcd."""
-    async with etcd(folder) as (member,):
-        yield {"kind": "etcd", "endpoints": [member.endpoint]}, {}
-
-
-async def two_watchers(site, folder, kind):
+async def two_watchers(site, folder):
     """Both watch one engine, each with a journal of its own; both are killed. The budget is one."""
     played = rounds(site, 2)
-    async with engines_of(folder, [Engine]) as (engines, daemons), kind(folder) as (lock, reach):
+    async with engines_of(folder, [Engine]) as (engines, daemons), lease(folder) as (lock, reach):
         # More slots than watchers, or one that was killed would keep the other from acting for three TTLs.
         lock |= {"ttl_seconds": 60, "slots": 100, "restarts_per_hour_max": None}
         watchers = [
@@ -331,6 +324,5 @@ async def two_watchers(site, folder, kind):
         return await play(site, played, engines, watchers)
 
 
-@pytest.mark.parametrize("kind", [lease, keys], ids=["lease", "etcd"])
-async def test_two_watchers_share_a_lock(tmp_path, kind):
-    await play_all(two_watchers, tmp_path, kind)
+async def test_two_watchers_share_a_lock(tmp_path):
+    await play_all(two_watchers, tmp_path)

@@ -19,13 +19,13 @@ from tests.told import made, told
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.clients.signed_post import new_session
 from vllm_watch.config import Config
+from vllm_watch.discovery.targets import Discovery
 from vllm_watch.notify import kubernetes_events
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.restart.hooks.base import HookCall, Tools
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings.hooks import KubernetesHook
 from vllm_watch.settings.restart import LockSettings
-from vllm_watch.sources.targets import Discovery
 
 EVERYBODYS = {("create", "authorization.k8s.io", "selfsubjectaccessreviews")}
 """What Kubernetes gives to all who are authenticated (system:basic-user)."""

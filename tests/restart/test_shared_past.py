@@ -10,15 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.etcd_process import etcd
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.dispatching import Story
 from tests.restart.world import REQUEST, Server
-from vllm_watch.clients.etcd import Access, Etcd, Kept
-from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.locks import etcd as etcd_lock
 from vllm_watch.restart.locks import lease as lease_lock
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
@@ -42,21 +38,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
-class Place:
-    """Where a lock's record is; each watcher has a client of its own."""
+class Lease:
+    """The lock's record; each watcher has a client of its own."""
 
-    def watcher(self) -> Callable[[], Lock]:
-        raise NotImplementedError
-
-    async def past(self) -> list[dict[str, Any]]:
-        """What is written there of the last attempts."""
-        raise NotImplementedError
-
-    async def damage(self) -> None:
-        raise NotImplementedError
-
-
-class Lease(Place):
     def __init__(self, api: FakeKubernetes, folder: Path) -> None:
         self._api, self._folder = api, folder
 
@@ -72,6 +56,7 @@ class Lease(Place):
         return said
 
     async def past(self) -> list[dict[str, Any]]:
+        """Return the record's last attempts."""
         found: list[dict[str, Any]] = json.loads(self._annotations[lease_lock.ANNOTATION])["past"]
         return found
 
@@ -81,40 +66,10 @@ class Lease(Place):
         self._annotations[lease_lock.ANNOTATION] = json.dumps(record)
 
 
-class Keys(Place):
-    def __init__(self, endpoint: str) -> None:
-        self._etcd = Etcd(Access(endpoints=(endpoint,)), new_session)
-
-    def watcher(self) -> Callable[[], Lock]:
-        shared = etcd_lock.Shared(self._etcd, "gpu")
-        return lambda: etcd_lock.Lock(shared, LIMITS, 60.0)
-
-    async def _kept(self) -> Kept:
-        (kept,) = await self._etcd.range("vllm-watch/gpu/past")
-        return kept
-
-    async def past(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads((await self._kept()).value)
-        return found
-
-    async def damage(self) -> None:
-        kept = await self._kept()
-        assert await self._etcd.put([(kept.value, kept._replace(value='[{"id": "x"}]'))])
-
-
 @asynccontextmanager
-async def lease(folder: Path) -> AsyncIterator[Place]:
+async def lease(folder: Path) -> AsyncIterator[Lease]:
     async with FakeKubernetes().running() as api:
         yield Lease(api, folder / "pod")
-
-
-@asynccontextmanager
-async def keys(folder: Path) -> AsyncIterator[Place]:
-    async with etcd(folder) as (member,):
-        yield Keys(member.endpoint)
-
-
-KINDS = pytest.mark.parametrize("kind", [lease, keys], ids=["lease", "etcd"])
 
 
 def second(server: Server, lock: Callable[[], Lock], **how: Any) -> Story:
@@ -124,12 +79,11 @@ def second(server: Server, lock: Callable[[], Lock], **how: Any) -> Story:
     return story
 
 
-@KINDS
 async def test_hook_that_did_not_help_is_not_called_by_the_second(
-    server: Server, tmp_path: Path, kind: Any
+    server: Server, tmp_path: Path
 ) -> None:
     """Until a person there says so; and what it does then, the first one knows."""
-    async with kind(tmp_path) as place:
+    async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
         async with Story(server, "does nothing", lock=ours, settings=EAGER) as story:
             story.dispatcher.submit(REQUEST)
@@ -145,10 +99,9 @@ async def test_hook_that_did_not_help_is_not_called_by_the_second(
         assert [each["state"] for each in await place.past()] == ["did_not_help", "helped"]
 
 
-@KINDS
-async def test_budget_is_one(server: Server, tmp_path: Path, kind: Any) -> None:
+async def test_budget_is_one(server: Server, tmp_path: Path) -> None:
     """One restart that helped is spent for both, and the cooldown holds for both."""
-    async with kind(tmp_path) as place:
+    async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
         async with Story(server, lock=ours, settings=EAGER) as story:
             story.dispatcher.submit(REQUEST)
@@ -160,10 +113,9 @@ async def test_budget_is_one(server: Server, tmp_path: Path, kind: Any) -> None:
             assert (decision.check, decision.text[:6]) == ("budget", "1 of 1")
 
 
-@KINDS
-async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path, kind: Any) -> None:
+async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path) -> None:
     """And who dies with it open is uncertain for the other, once its slot is free."""
-    async with kind(tmp_path) as place:
+    async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
         async with Story(server, "hangs", lock=ours, settings=EAGER) as story:
             story.dispatcher.submit(REQUEST)
@@ -179,12 +131,11 @@ async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path,
         assert [each.state for each in held.others] == ["uncertain"]
 
 
-@KINDS
 async def test_attempt_that_was_given_up_leaves_nothing(
-    server: Server, tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was called, so the other may."""
-    async with kind(tmp_path) as place:
+    async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
         async with Story(server, lock=ours, settings=EAGER) as story:
             written: list[dict[str, Any]] = []
@@ -205,10 +156,9 @@ async def test_attempt_that_was_given_up_leaves_nothing(
             assert (await story.fulfilled()).state == "helped"
 
 
-@KINDS
-async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path, kind: Any) -> None:
+async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> None:
     """Nobody knows what was tried."""
-    async with kind(tmp_path) as place:
+    async with lease(tmp_path) as place:
         lock = place.watcher()
         async with Story(server, lock=lock, settings=EAGER) as story:
             story.dispatcher.submit(REQUEST)
@@ -242,13 +192,12 @@ async def test_end_that_could_not_be_written_is_made_up_for(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the same process's next asking."""
-    async with etcd(tmp_path) as (member,):
-        place = Keys(member.endpoint)
+    async with lease(tmp_path) as place:
         lock = place.watcher()
         mine = lock()
         began = REQUEST.attempt("a1", "intent", "script", time.time(), "10.0.0.1:8000")
         await mine.acquire("us", "a1", began)
-        monkeypatch.setattr(etcd_lock, "ASK_SECONDS", 0.0)
+        monkeypatch.setattr(lease_lock, "ASK_SECONDS", 0.0)
         await mine.release(ended=replace(began, state="helped"))
         monkeypatch.undo()
         assert [each["state"] for each in await place.past()] == ["intent"]

@@ -9,12 +9,13 @@ import pytest
 from tests.fake_vllm import vllm_serve
 from tests.ports import free_port
 from vllm_watch.config import Config
+from vllm_watch.discovery.host import targets_of
+from vllm_watch.discovery.targets import Discovery
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
-from vllm_watch.sources.discovery_host import servers, targets_of
+from vllm_watch.sources.neighbours import servers
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts
-from vllm_watch.sources.targets import Discovery
 
 PROC = Path("/proc")
 PATIENCE_SECONDS = 60.0

@@ -18,7 +18,7 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
-from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 

@@ -13,7 +13,7 @@ import pytest
 from tests.daemon_process import ROOT, daemon
 from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.export.in_a_line import in_a_line
+from vllm_watch.export.status import in_a_line
 from vllm_watch.samples.target import Target
 
 PATIENCE_SECONDS = 30.0

@@ -4,13 +4,15 @@ What was seen is counted for up to some hours, then counted anew, so that advice
 there is. It is not kept over a restart of the watcher: it is there again after as many minutes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from vllm_watch.advice.engine_log import backend_name
+from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
 from vllm_watch.advice.host_gpus import HostGpusSeen
-from vllm_watch.advice.records import AttentionBackend
-from vllm_watch.advice.rules import RULES
+from vllm_watch.advice.memory_rules import kv_starved, preemptions
+from vllm_watch.advice.records import AttentionBackend, Evidence
 from vllm_watch.advice.tally import Tally
+from vllm_watch.advice.usage_rules import context_unused, prefix_caching_off
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
@@ -29,6 +31,11 @@ SPAN_SECONDS = 6 * 3600.0
 
 SETTLED_SECONDS = 1800.0
 """Until the new count has seen so much, the one before it speaks."""
+
+
+RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
+    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
+)  # fmt: skip
 
 
 class Adviser:

@@ -14,14 +14,12 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.parameters import count_parameters
-from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, the residual beside them, and the output of the layer
 _USUAL_RATIO = 3.5  # intermediate to hidden size, where neither config nor weights tell
-_AWQ_SPLITS, _OUTPUTS_OF_EXPERT = 8, 4  # split_k_iters; gate, its activation, up, their product
 _MOE_CHUNK_TOKENS = 32768  # more tokens than these pass the experts in turns
 
 
@@ -45,8 +43,8 @@ def activation(
         intermediate or int(_USUAL_RATIO * model.hidden_size), settings.tensor_parallel_size
     )
     forward = _STREAMS * stream + _widest(model, settings, width) * element
-    if releases.PROFILES_DEVICE <= settings.release < releases.PROFILES_CLEAN_DEVICE:
-        forward = _held(model, settings, width, stream) + _kept_inputs(model, settings, stream)
+    if settings.release < releases.PROFILES_CLEAN_DEVICE:
+        forward = _held(model, settings, width, stream)
     if offloaded and settings.engine == "V0":
         forward += _fetched(model, settings)
     seen, kept, images = _encoder(model, settings, element)
@@ -100,39 +98,10 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
     attention = queries + 2 * keys
     around = _STREAMS * stream + attention + queries
     if model.experts is not None:
-        widest = _split_experts(model, settings) or _widest(model, settings, width)
-        return around + widest * element
+        return around + _widest(model, settings, width) * element
     second = tokens * width * element
-    first = (2 * second if model.gated_mlp else second) * (1 + _splits(model, settings))
+    first = 2 * second if model.gated_mlp else second
     return around + first + (second if second > attention else 0)
-
-
-def _splits(model: Model, settings: Settings) -> int:
-    """Outputs that AWQ's first kernel keeps beside the one it adds them up to."""
-    quantization = find_quantization(settings.flags.quantization, model.quantization)
-    awq = quantization.name.startswith("awq") and settings.release < releases.AWQ_DEQUANTIZES
-    return _AWQ_SPLITS if awq else 0
-
-
-def _split_experts(model: Model, settings: Settings) -> int:
-    """Elements of the same where experts run one after the other, each whole on its rank, on every token.
-
-    Gate and up are apart there: outputs cut the first's block up before the second asks for as much.
-    """
-    splits, experts = _splits(model, settings), model.experts
-    if not splits or experts is None:
-        return 0
-    whole = settings.max_num_batched_tokens * (
-        experts.intermediate_size or model.intermediate_size or 0
-    )
-    return (2 * splits + _OUTPUTS_OF_EXPERT) * whole
-
-
-def _kept_inputs(model: Model, settings: Settings, stream: int) -> int:
-    """One release kept the inputs of its all-reduces, two to a layer, until the step was over."""
-    if settings.release != releases.ALL_REDUCE_KEEPS_INPUTS or settings.tensor_parallel_size == 1:
-        return 0
-    return 2 * model.num_layers * stream
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:

@@ -38,7 +38,6 @@ NON_TORCH_PER_RANK_GIB = Figure(
     "0.7 to 0.13: 0.54 with 2 H100 and 2.10 with 8 A100 over NVLink; less over PCIe (0.25 with 2 RTX 4090), "
     "more with symmetric memory (B200)",
 )  # fmt: skip
-CONTEXT_GIB = Figure(0.56, 0.5, 0.61, "GiB", "0.3.0 on RTX 3090 and H20, which counts CUDA's own")
 GRAPHS_GIB = Figure(
     0.25, 0.07, 0.5, "GiB", "0.18 to 0.22 with 2 to 18 graphs: 0.08 to 0.61, in the middle 0.30"
 )

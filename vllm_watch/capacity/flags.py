@@ -8,6 +8,7 @@ from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
+from vllm_watch.errors import WatchError
 
 LENGTH_UNSAID = 2048  # tokens: what vLLM takes where the config says nothing
 _LONG_CONTEXT = 32768  # tokens: above, V0 cuts prefills into chunks by itself
@@ -90,8 +91,17 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Every flag with the value that vLLM of this release would take on this GPU."""
+    """Return every flag with the value that vLLM of this release would take on this GPU.
+
+    Raises: WatchError for a release that is too old.
+    """
     release = flags.release
+    if release < releases.OLDEST:
+        cause = (
+            f"vLLM {release} is older than {releases.OLDEST}, the first release that is planned for"
+        )
+        remedy = "plan for 0.6.0 or later; for this one, start it once: its log has '# GPU blocks'"
+        raise WatchError(cause, remedy)
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
     cpu = (gpu_name or "").lower() in _CPU_NAMES
@@ -162,15 +172,8 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
 
 
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
-    release = flags.release
-    if release < Release(0, 2, 2):
-        return 2560, 256
-    if (
-        release >= releases.CHUNKED_PREFILL_OF_LONG_CONTEXT
-        and length > _LONG_CONTEXT
-        and not model.multimodal
-    ):
-        return (2048 if release >= releases.CHUNK_OF_2048 else 512), 256
+    if length > _LONG_CONTEXT and not model.multimodal:
+        return (2048 if flags.release >= releases.CHUNK_OF_2048 else 512), 256
     return max(length, 2048, _MULTIMODAL_BATCH if model.multimodal else 0), 256
 
 

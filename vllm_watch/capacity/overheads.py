@@ -11,13 +11,9 @@ _LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
 def non_torch_bytes(settings: Settings) -> int:
     """Memory that vLLM's profiling sees and PyTorch did not allocate."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    if settings.release < releases.PROFILES_DEVICE:
-        return 0  # these releases look at PyTorch's peak alone
     size = calibration.NON_TORCH_ONE_GPU_GIB.value
     if ranks > 1:  # NCCL keeps buffers for every peer
         size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
-    if settings.release < releases.LEAVES_OUT_CONTEXT:
-        size += calibration.CONTEXT_GIB.value
     return int(size * GIB)
 
 

@@ -21,20 +21,10 @@ class Release(NamedTuple):
         return ".".join(map(str, self))
 
 
+OLDEST = Release(0, 6, 0)  # plans of earlier ones are refused
 NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
 
-PROFILES_DEVICE = Release(0, 2, 5)  # what is free after profiling counts (PR 2031): all is seen
-# Only there: torch.distributed.all_reduce kept its inputs until the step was over, and profiling saw it.
-# The next release sets TORCH_NCCL_AVOID_RECORD_STREAMS for that. Source: vLLM's issue 2136.
-ALL_REDUCE_KEEPS_INPUTS = Release(0, 2, 5)
-LEAVES_OUT_CONTEXT = Release(
-    0, 3, 3
-)  # from total to what was free before: CUDA's context is left out
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)  # peak above what is left once the cache is emptied
-AWQ_DEQUANTIZES = Release(
-    0, 3, 0
-)  # of long batches; before, its kernel writes every output 8 times
-CHUNKED_PREFILL_OF_LONG_CONTEXT = Release(0, 5, 4)  # on by default above 32,768 tokens
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)

@@ -22,7 +22,7 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
-from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.redaction import redacted
@@ -135,7 +135,6 @@ def _redacted(value: Any) -> Any:
 def _in_words(file: Path, config: Config) -> str:
     blocks = [f"{file} is usable.", _targets(config)]
     found = [f"  file_sd  {pattern}" for pattern in config.discovery.file_sd]
-    found += [f"  dns      {dns.host}, port {dns.port}" for dns in config.discovery.dns]
     found += [
         f"  pods     {each.selector}, in {', '.join(each.namespaces) or 'our own namespace'}, port {each.port}"
         for each in config.discovery.kubernetes

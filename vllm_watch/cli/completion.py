@@ -4,8 +4,7 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from vllm_watch import __main__ as command_line
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import commands, exit_status
 from vllm_watch.errors import WatchError
 
 HELP = """\
@@ -35,10 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
     import shtab  # noqa: PLC0415 - an extra
 
     parser = argparse.ArgumentParser(prog="vllm-watch", allow_abbrev=False)
-    commands = parser.add_subparsers()
-    for name, summary in command_line.COMMANDS.items():
-        command = command_line.load(name)
-        sub = commands.add_parser(name, help=summary, description=summary)
+    subparsers = parser.add_subparsers()
+    for name, summary in commands.COMMANDS.items():
+        command = commands.load(name)
+        sub = subparsers.add_parser(name, help=summary, description=summary)
         command.add_arguments(sub)
         for action in sub._actions:
             if action.type is Path:

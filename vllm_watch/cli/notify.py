@@ -4,17 +4,16 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
-from vllm_watch.notify import base, jsonl, kinds, kubernetes_events
+from vllm_watch.notify import base, kinds, kubernetes_events
 from vllm_watch.notify.base import Finding
 from vllm_watch.notify.words import Links, trial_message
-from vllm_watch.settings.notifications import AnyNotifier, JsonlStream, KubernetesEvents
+from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
@@ -72,8 +71,6 @@ async def _test(config: Config, settings: AnyNotifier) -> list[Finding]:
     if not all(each.ok for each in findings):
         return findings
     t = time.time()
-    if isinstance(settings, JsonlStream):
-        return [*findings, jsonl.write_test(settings, t, sys.stderr.buffer)]
     if isinstance(settings, KubernetesEvents):
         return [*findings, await kubernetes_events.send_test(settings, base.Tools(), t)]
     notifications = config.notifications_linked

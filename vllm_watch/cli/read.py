@@ -19,8 +19,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
-from vllm_watch.sources import discovery_host, http, what_answered
-from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources import http, neighbours, what_answered
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support import regular_file
@@ -60,11 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Read each body; print the fields."""
     if arguments.source is not None:
         return _read(arguments.source, arguments)
-    found = asyncio.run(discovery_host.servers(ProcessListing(), Path("/proc")))
+    found = asyncio.run(neighbours.servers(ProcessListing(), Path("/proc")))
     if found is None:
         raise WatchError("the processes of this host cannot be looked through", "name a URL")
     if not found:
-        raise WatchError(discovery_host.NONE_FOUND, "start vLLM, or name its URL")
+        raise WatchError(neighbours.NONE_FOUND, "start vLLM, or name its URL")
     worst = exit_status.FINE
     for server in found:
         if not arguments.json:
@@ -147,8 +146,8 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     async with http.new_session() as session:
         answer = await what_answered.ask(session, f"{url}/metrics", limits, headers, key)
         if answer.call.outcome == "refused" and urlsplit(url).hostname in _HERE:
-            neighbours = Neighbours(ProcessListing(), Path("/proc"))
-            answer.call = await neighbours.told(answer.call, url)
+            beside = neighbours.Neighbours(ProcessListing(), Path("/proc"))
+            answer.call = await beside.told(answer.call, url)
     return answer
 
 

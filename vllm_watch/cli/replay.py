@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: run a recording, a log, or what a Prometheus has stored, through the same judgement as live."""
+"""`vllm-watch replay`: run a recording, or what a Prometheus has stored, through the same judgement as live."""
 
 import argparse
 import time
@@ -13,8 +13,7 @@ HELP = """\
 Run a recording through the same judgement as live, as fast as it goes, and say what it holds. The
 exit status is 0 whatever that is; a recording that cannot be read is an error (2).
 
-A log of vLLM's is judged by its lines about throughput, one every ten seconds: load, hangs, what it may show. Why it
-died is what `vllm-watch diagnose` says.
+Not for a log of vLLM's: `vllm-watch diagnose vllm.log` reads that.
 
 With --prometheus it judges what a Prometheus (Thanos, Mimir, VictoriaMetrics) has stored of every vLLM that
 it scrapes: incidents with their times, what its alerts said at those times and at healthy ones, and what
@@ -24,7 +23,6 @@ examples:
   vllm-watch replay incident.jsonl.gz                  # a summary for people
   vllm-watch replay incident.jsonl.gz --json           # its incidents, one JSON object per line
   vllm-watch replay incident.jsonl.gz --state --json   # the state at its end, one object per target
-  vllm-watch replay vllm.log                           # what its lines about throughput show
   vllm-watch replay --prometheus http://prometheus:9090 --since 7d
   vllm-watch replay --prometheus https://mimir/prometheus --header 'X-Scope-OrgID: llm' --match '{namespace="chat"}' --report week.html"""
 
@@ -39,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TRACE",
         type=Path,
         nargs="?",
-        help="a .jsonl.gz or .jsonl recording, or a log of vLLM's",
+        help="a .jsonl.gz or .jsonl recording",
     )
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"

@@ -1,1 +1,1 @@
-"""Clients of other programs: Kubernetes, etcd, webhooks."""
+"""Clients of other programs: Kubernetes, webhooks."""

@@ -38,7 +38,7 @@ class Auth:
     """Says who a caller is and whether they may."""
 
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
-        self._tokens = [TokenFile(each) for each in tokens]
+        self._tokens = [TokenFile(each.name, each.file, each.may) for each in tokens]
         self._failures: OrderedDict[str, list[float]] = OrderedDict()  # by address
         self._asked: dict[str, deque[float]] = {}  # by token; there are a hundred at most
 
@@ -79,13 +79,13 @@ class Auth:
         asked.append(now_s)
         return None
 
-    def _match(self, given: bytes) -> TokenSettings | None:
+    def _match(self, given: bytes) -> TokenFile | None:
         """Every token is compared, also after one that matches: time tells nothing."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
             if hmac.compare_digest(digest, known or b"\0" * 32) and known is not None:
-                found = token.settings
+                found = token
         return found
 
     def _count(self, caller: str, path: str) -> bool:

@@ -5,6 +5,7 @@ from operator import attrgetter
 from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles
 from vllm_watch.signals.records import EngineSignals
 from vllm_watch.signals.state import STATES
+from vllm_watch.signals.totals import BOUNDS
 
 _PREFIX = "vllm_watch_engine_"
 _WINDOW = "over the signal window"
@@ -139,4 +140,37 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
         help="Times that the engine's counters were seen to begin again.",
         absent="Absent for a target that shows no engine.", value=_restarts,
     ),
+)  # fmt: skip
+
+
+_SINCE_FIRST_SEEN = "since the watcher first saw the engine"
+_NOT_EXPORTED = "Absent where this vLLM does not export it."
+
+
+def _total(attribute: str, what: str) -> Family:
+    return Family(
+        name=f"{_PREFIX}{attribute}_total", kind="counter", scope="engine",
+        help=f"{what} {_SINCE_FIRST_SEEN}.", absent=_NOT_EXPORTED, value=attrgetter(f"totals.{attribute}"),
+    )  # fmt: skip
+
+
+def _total_histogram(name: str, attribute: str, what: str) -> Family:
+    return Family(
+        name=f"{_PREFIX}{name}_seconds", kind="histogram", scope="engine", help=f"{what}, in seconds, {_SINCE_FIRST_SEEN}.",
+        absent=_NOT_EXPORTED, bounds=BOUNDS[attribute], histogram=attrgetter(f"totals.{attribute}"),
+    )  # fmt: skip
+
+
+TOTAL_FAMILIES: tuple[Family, ...] = (
+    _total("prompt_tokens", "Prompt tokens of completed prefills, prefix cache hits included,"),
+    _total("generation_tokens", "Tokens generated"),
+    _total("preemptions", "Preemptions: requests that lost their KV blocks to others,"),
+    Family(
+        name=f"{_PREFIX}requests_finished_total", kind="counter", scope="engine", labels=("reason",),
+        help=f"Requests that ended {_SINCE_FIRST_SEEN}, by reason (stop, length, abort, error, repetition).",
+        absent="A reason that was never seen is absent.", series=by_label("totals.requests_finished"),
+    ),
+    _total_histogram("ttft", "ttft", "Time to first token"),
+    _total_histogram("itl", "inter_token_latency", "Inter-token latency"),
+    _total_histogram("e2e", "e2e_latency", "End-to-end latency of requests, from arrival to end"),
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """The HTTP server: everything that the watcher shows, always from the board, never collecting anything."""
 
 import asyncio
+import errno
+import hashlib
 import logging
 import socket
 from collections.abc import Collection, Sequence
@@ -11,10 +13,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.board.board import Board
-from vllm_watch.export.address import bind
-from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, errors_as_json, small_bodies
+from vllm_watch.errors import ServeError
+from vllm_watch.export import page_files
+from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, answer, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, ReadJournal, Ready, Recording, Reload
-from vllm_watch.export.assets import Assets
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
@@ -167,3 +169,84 @@ class Server:
 
     async def _close_listeners(self, _: web.Application) -> None:
         self._board.listeners.close()
+
+
+BACKLOG = 512  # connections that wait to be taken; the kernel refuses those beyond
+
+_REMEDIES = {
+    errno.EADDRINUSE: "Stop what listens there, or choose another with --listen HOST:PORT",
+    errno.EACCES: "Choose a port of 1024 or above with --listen HOST:PORT",
+}
+_OTHERWISE = "Give an address of this machine with --listen HOST:PORT"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there: who connects waits in the kernel until it is served.
+
+    Raises:
+        ServeError: the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot(host, port, error) from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)  # two that have bound an address are found out only here
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise _cannot(host, port, error) from error
+    return bound
+
+
+def _cannot(host: str, port: int, error: OSError) -> ServeError:
+    remedy = _REMEDIES.get(error.errno or 0, _OTHERWISE)
+    return ServeError(f"Cannot listen on {host}:{port}: {error.strerror}", remedy)
+
+
+class Assets:
+    """Serves `/`, `/page/NAME` and `/runbooks/NAME`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[bytes, str, str]] = {}  # path → content, type, entity tag
+        for folder, found in (
+            ("page", page_files.contents()),
+            ("runbooks", page_files.runbooks()),
+        ):
+            for name, content in found.items():
+                tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+                kind = page_files.TYPES[name.rpartition(".")[2]]
+                self._files[f"{folder}/{name}"] = content, kind, tag
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of this class."""
+        return [
+            web.get("/", self.page), web.get("/page/{name}", self.file),
+            web.get("/runbooks/{name}", self.runbook),
+        ]  # fmt: skip
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        """The page itself."""
+        return await self._send(request, "page/index.html")
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """What the page is made of."""
+        return await self._send(request, f"page/{request.match_info['name']}")
+
+    async def runbook(self, request: web.Request) -> web.StreamResponse:
+        """What to do about a kind of incident, an alert or a restart."""
+        return await self._send(request, f"runbooks/{request.match_info['name']}.html")
+
+    async def _send(self, request: web.Request, name: str) -> web.StreamResponse:
+        if name not in self._files:
+            raise web.HTTPNotFound
+        content, kind, tag = self._files[name]
+        # Asked for anew each time, answered with 304: an upgraded watcher is never shown by old code.
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
+        return await answer(request, content, kind, **{"ETag": tag, "Cache-Control": "no-cache"})

@@ -2,14 +2,36 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from vllm_watch.lab.engine import Engine
 from vllm_watch.lab.request import Request
 
-if TYPE_CHECKING:
-    from vllm_watch.lab.vllm import SimulatedVllm
-
 _ENDLESS_TOKENS = 10_000_000
+
+
+class Server(Protocol):
+    """What a fault changes of a simulated server (vllm.py)."""
+
+    t: float
+    engines: list[Engine]
+    api_hung: bool
+    dead: bool
+    leaks: list[tuple[float, float, float]]
+    pins: list[tuple[Engine, Request]]
+
+    @property
+    def serving(self) -> bool:
+        """Does its port accept connections?"""
+
+    def start(self) -> None:
+        """Begin a new process."""
+
+    def stop(self) -> None:
+        """Close the port at once."""
+
+    def resume_api(self) -> None:
+        """Let the API server read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,39 +40,39 @@ class Fault:
 
     title: str
     begin: Callable[..., None]
-    end: Callable[["SimulatedVllm"], None]
+    end: Callable[[Server], None]
 
 
-def _hang(vllm: "SimulatedVllm", *, engine: float = -1) -> None:
+def _hang(vllm: Server, *, engine: float = -1) -> None:
     """Of one engine, or of all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
 
 
-def _unhang(vllm: "SimulatedVllm") -> None:
+def _unhang(vllm: Server) -> None:
     for engine in vllm.engines:
         engine.thaw(vllm.t)
 
 
-def _crash(vllm: "SimulatedVllm") -> None:
+def _crash(vllm: Server) -> None:
     vllm.stop()
 
 
-def _restart(vllm: "SimulatedVllm") -> None:
+def _restart(vllm: Server) -> None:
     vllm.stop()
     vllm.start()
 
 
-def _api_hang(vllm: "SimulatedVllm") -> None:
+def _api_hang(vllm: Server) -> None:
     vllm.api_hung = vllm.serving
 
 
-def _resume_api(vllm: "SimulatedVllm") -> None:
+def _resume_api(vllm: Server) -> None:
     vllm.resume_api()
 
 
-def _slow(vllm: "SimulatedVllm", *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
+def _slow(vllm: Server, *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
     """Each step lasts `factor` times as long, at once or after a ramp."""
     for engine in vllm.engines:
         engine.slow_factor = factor
@@ -58,24 +80,24 @@ def _slow(vllm: "SimulatedVllm", *, factor: float = 8.0, ramp_seconds: float = 0
         engine.slow_ramp_seconds = ramp_seconds
 
 
-def _fast(vllm: "SimulatedVllm") -> None:
+def _fast(vllm: Server) -> None:
     for engine in vllm.engines:
         engine.slow_factor = 1.0
         engine.slow_ramp_seconds = 0.0
 
 
-def _leak(vllm: "SimulatedVllm", *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
+def _leak(vllm: Server, *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
     """`share` of the pages get lost, evenly over a ramp."""
     vllm.leaks.append((vllm.t, ramp_seconds, share))
 
 
-def _unleak(vllm: "SimulatedVllm") -> None:
+def _unleak(vllm: Server) -> None:
     vllm.leaks.clear()
     for engine in vllm.engines:
         engine.kv.leaked_blocks = 0
 
 
-def _pin(vllm: "SimulatedVllm", *, requests: float = 4, share: float = 0.97) -> None:
+def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
     """A few requests that never end come to hold `share` of the pages together."""
     for engine in vllm.engines:
         tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
@@ -85,23 +107,23 @@ def _pin(vllm: "SimulatedVllm", *, requests: float = 4, share: float = 0.97) -> 
             vllm.pins.append((engine, pin))
 
 
-def _unpin(vllm: "SimulatedVllm") -> None:
+def _unpin(vllm: Server) -> None:
     pins, vllm.pins = vllm.pins, []
     for engine, pin in pins:
         engine.abort(pin)
 
 
-def _block_admission(vllm: "SimulatedVllm") -> None:
+def _block_admission(vllm: Server) -> None:
     for engine in vllm.engines:
         engine.batch.admission_blocked = True
 
 
-def _admit_again(vllm: "SimulatedVllm") -> None:
+def _admit_again(vllm: Server) -> None:
     for engine in vllm.engines:
         engine.batch.admission_blocked = False
 
 
-def _kill_engine(vllm: "SimulatedVllm") -> None:
+def _kill_engine(vllm: Server) -> None:
     vllm.dead = vllm.serving
     for engine in vllm.engines:
         engine.freeze(vllm.t)

@@ -1,10 +1,6 @@
-"""One request to a simulated engine: what the client asked for, and what became of it."""
+"""One request to a simulated engine: what the client asked for, what became of it, and who sends the next."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from vllm_watch.lab.workload import Workload
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -72,3 +68,18 @@ class Request:
         self.decode_start_step = -1  # -1: not decoding
         self.kv_start_tokens = 0  # slots in use when decoding began
         self.finish_step = -1
+
+
+class Workload:
+    """The contract of whoever sends requests; by itself it is silence."""
+
+    def arrivals(self, until_t: float) -> list[Request]:
+        """The requests that arrive since the last call and up to `until_t`, in order."""
+        return []
+
+    def finished(self, request: Request) -> Request | None:
+        """What its client sends next, if that depends on this end."""
+        return None
+
+    def rejected(self, request: Request, t: float) -> None:
+        """The server did not take it, or lost it, at `t`."""

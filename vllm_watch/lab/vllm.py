@@ -13,8 +13,7 @@ from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.http_log import HttpLog
 from vllm_watch.lab.release import Release
 from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.request import Request
-from vllm_watch.lab.workload import Workload
+from vllm_watch.lab.request import Request, Workload
 
 _BYTES_PER_TOKEN = 4  # English text, near enough for the sizes of HTTP bodies
 _RESTART_SECONDS = 20.0  # an 8B model from the page cache

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request
+from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
 _SHAPES = (
     512  # request sizes are drawn from a table of this many, which costs a tenth of drawing anew
@@ -63,21 +63,6 @@ class Sizes:
             handler=self._handlers[number % len(self._handlers)],
             finish_reason="length" if output == self._max_tokens else "stop",
         )
-
-
-class Workload:
-    """The contract; by itself it is silence."""
-
-    def arrivals(self, until_t: float) -> list[Request]:
-        """The requests that arrive since the last call and up to `until_t`, in order."""
-        return []
-
-    def finished(self, request: Request) -> Request | None:
-        """What its client sends next, if that depends on this end."""
-        return None
-
-    def rejected(self, request: Request, t: float) -> None:
-        """The server did not take it, or lost it, at `t`."""
 
 
 class OpenLoop(Workload):

@@ -1,11 +1,10 @@
 """Which module sends for which kind."""
 
-from vllm_watch.notify import apprise, jsonl, kubernetes_events, webhook
+from vllm_watch.notify import apprise, kubernetes_events, webhook
 from vllm_watch.notify.base import Finding, Notifier, Tools
 from vllm_watch.settings.notifications import (
     AnyNotifier,
     AppriseNotifier,
-    JsonlStream,
     KubernetesEvents,
     NotifierSettings,
     WebhookNotifier,
@@ -22,8 +21,6 @@ def make(settings: NotifierSettings, tools: Tools) -> Notifier:
 
 def check(settings: AnyNotifier, tools: Tools) -> list[Finding]:
     """Look at what it needs on this machine; nothing is sent."""
-    if isinstance(settings, JsonlStream):
-        return jsonl.check(settings)
     if isinstance(settings, KubernetesEvents):
         return kubernetes_events.check(settings, tools)
     return make(settings, tools).check()

@@ -2,26 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from vllm_watch.board.board import Board
 from vllm_watch.board.health import NotifierHealth
-from vllm_watch.incidents.incident import IncidentEvent, published
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify import kinds
-from vllm_watch.notify.alert import RESTART, Alert
-from vllm_watch.notify.base import Report, Tools
+from vllm_watch.notify.base import Tools
 from vllm_watch.notify.board_alerts import BoardAlerts
 from vllm_watch.notify.delivery import Delivery
-from vllm_watch.notify.jsonl import Stream
 from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.words import Links
 from vllm_watch.settings.notifications import (
     AnyNotifier,
-    JsonlStream,
     KubernetesEvents,
     NotificationsSettings,
 )
@@ -33,9 +30,6 @@ LOOK_SECONDS = 5.0
 
 SETTLE_SECONDS = 0.2
 """Several events at once are one look."""
-
-STEPS_MAX = 10_000
-"""Steps of restarts that are remembered as written to the streams."""
 
 PRUNE_SECONDS = 3600.0
 
@@ -69,10 +63,7 @@ class Notifications:
         self._ledger = ledger
         self._tools = tools or Tools()
         self._running: dict[str, _Running] = {}
-        self._streams: dict[str, tuple[JsonlStream, Stream]] = {}
         self._events: dict[str, tuple[KubernetesEvents, Events]] = {}
-        self._streamed: dict[str, None] = {}  # ids of steps
-        self._began_t = time.time()
         self._pruned_s = time.monotonic()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -91,10 +82,6 @@ class Notifications:
         wanted = {name: each for _, name, each in settings.each()}
         changed = [n for n, old in self._running.items() if old.made_of != (wanted.get(n), links)]
         await self._end(*(self._running.pop(name) for name in changed))
-        for name, (made_of, stream) in list(self._streams.items()):
-            if made_of != wanted.get(name):
-                del self._streams[name]
-                stream.close()
         for name, (made_from, sink) in list(self._events.items()):
             if made_from != wanted.get(name):
                 del self._events[name]
@@ -102,7 +89,7 @@ class Notifications:
         for name in self._board.notifiers.keys() - wanted:
             del self._board.notifiers[name]
         for kind, name, each in settings.each():
-            if name not in {*self._running, *self._streams, *self._events}:
+            if name not in {*self._running, *self._events}:
                 known = self._board.notifiers.get(name)
                 if known is None or known.kind != kind:
                     known = self._board.notifiers[name] = NotifierHealth(kind)
@@ -112,9 +99,6 @@ class Notifications:
     def _begin(
         self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
     ) -> None:  # fmt: skip
-        if isinstance(settings, JsonlStream):
-            self._streams[name] = settings, Stream(settings, _from_thread(health))
-            return
         if isinstance(settings, KubernetesEvents):
             sink = Events(settings, self._tools, lambda report: health.count(*report))
             self._events[name] = settings, sink
@@ -143,11 +127,7 @@ class Notifications:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end(*self._running.values())
-        streams = [stream for _, stream in self._streams.values()]
-        await asyncio.gather(
-            *(asyncio.to_thread(each.close) for each in streams),
-            *(sink.close() for _, sink in self._events.values()),
-        )
+        await asyncio.gather(*(sink.close() for _, sink in self._events.values()))
         await self._ledger.flush()
 
     async def _end(self, *running: _Running) -> None:
@@ -159,9 +139,8 @@ class Notifications:
     # --- what is to be told
 
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Something was told of incidents: write it to the streams, and look at the board soon."""
+        """Take news of incidents: Kubernetes Events get it at once, the board is read soon."""
         for event in events:
-            self._stream(published(event))
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
             for _, sink in self._events.values():
@@ -191,39 +170,6 @@ class Notifications:
         for name, running in self._running.items():
             gone = (self._alerts.ended(each) for each in lasting[name] if each.id not in here)
             running.delivery.offer((*alerts, *(each for each in gone if each is not None)), now_t)
-        self._stream_steps(alerts)
         if time.monotonic() - self._pruned_s >= PRUNE_SECONDS:
             self._pruned_s = time.monotonic()
             self._ledger.prune(here, self._running, now_t)
-
-    def _stream_steps(self, alerts: Iterable[Alert]) -> None:
-        for alert in alerts:
-            step = alert.incident
-            if alert.about != RESTART or step.id in self._streamed:
-                continue
-            self._streamed[step.id] = None
-            while len(self._streamed) > STEPS_MAX:
-                del self._streamed[next(iter(self._streamed))]
-            if step.opened_t >= self._began_t:  # else an earlier run has written it
-                self._stream({
-                    "t": step.opened_t, "event": "restart", "id": step.id, "target": step.target,
-                    "step": step.cause, "severity": step.severity, "summary": step.summary,
-                    "incident_id": next(iter(step.related), None),
-                })  # fmt: skip
-
-    def _stream(self, event: dict[str, object]) -> None:
-        for _, stream in self._streams.values():
-            stream.put(event)
-
-
-def _from_thread(health: NotifierHealth) -> Callable[[Report], None]:
-    """Count in the event loop what a thread reports."""
-    loop = asyncio.get_running_loop()
-
-    def tell(report: Report) -> None:
-        try:
-            loop.call_soon_threadsafe(health.count, *report)
-        except RuntimeError:  # the loop has ended: nobody listens any more
-            return
-
-    return tell

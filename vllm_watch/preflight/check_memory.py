@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.other_ways import other_ways
 from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
 from vllm_watch.preflight import sizing
@@ -213,6 +214,8 @@ def _why_no_plan(facts: Facts) -> str:
         return "the model is not in files that can be looked at"
     if facts.model.unread_cache is not None:
         return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and what vLLM makes of that is not known here"
+    if sizing.release(facts) < releases.OLDEST:
+        return f"vLLM {sizing.release(facts)} is older than what is planned for ({releases.OLDEST})"
     if any(offered_bytes(each.gpu) is None for each in visible(facts).gpus):
         return "the driver does not say how large a GPU is"
     return "the flags do not go together"

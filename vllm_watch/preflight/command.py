@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import Any
 
 from vllm_watch.errors import WatchError
-from vllm_watch.preflight import flag_table
 from vllm_watch.support import vllm_flags
 from vllm_watch.support.redaction import safe_arguments
 
@@ -28,6 +27,20 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 def is_whole(text: str) -> bool:
     """Whether it is a number that may be counted with: of twelve digits at most."""
     return _WHOLE.fullmatch(text) is not None
+
+
+ALIASES = {"device-memory-utilization": "gpu-memory-utilization"}
+
+READ = (
+    "model", "served-model-name", "tokenizer", "hf-config-path", "revision", "hf-token", "hf-overrides", "load-format", "download-dir",
+    "max-model-len", "dtype", "quantization", "kv-cache-dtype", "gpu-memory-utilization",
+    "kv-cache-memory-bytes", "num-gpu-blocks-override", "block-size", "max-num-seqs",
+    "max-num-batched-tokens", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size",
+    "data-parallel-size-local", "decode-context-parallel-size", "prefill-context-parallel-size", "nnodes",
+    "distributed-executor-backend", "data-parallel-backend", "device-ids", "device", "enforce-eager", "enable-lora",
+    "max-loras", "max-lora-rank", "cpu-offload-gb", "speculative-config", "enable-prefix-caching",
+    "port", "host", "uds", "headless", "skip-tokenizer-init", "config",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +213,10 @@ def _named(word: str) -> tuple[str, str, str]:
 
 
 def _whole_name(name: str) -> str:
-    name = flag_table.ALIASES.get(name, name)
-    if name in flag_table.READ or name in vllm_flags.table()[0]:
+    name = ALIASES.get(name, name)
+    if name in READ or name in vllm_flags.table()[0]:
         return name
-    longer = [each for each in flag_table.READ if each.startswith(name)]
+    longer = [each for each in READ if each.startswith(name)]
     return longer[0] if len(longer) == 1 else name
 
 

@@ -6,6 +6,7 @@ import pwd
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from vllm_watch.errors import WatchError
 from vllm_watch.reclaim.ending import Pinned, pin
@@ -13,7 +14,8 @@ from vllm_watch.reclaim.plan import Plan, Refusal, Sightings, Surroundings, Vict
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
-from vllm_watch.sources import parents, trace_gpus
+from vllm_watch.sources import trace_gpus
+from vllm_watch.sources.proc_stat import parse_stat
 
 LOOK_SECONDS = 1.0
 """Between two looks: the driver samples each process's load about as often."""
@@ -77,7 +79,7 @@ class Looks:
         self.gpus = gpus
         at_s = time.monotonic()
         judged = self._judge.look(at_s, reading.t, gpus)
-        around = Surroundings(parents=parents.read(), own_pid=os.getpid())
+        around = Surroundings(parents=_parents(), own_pid=os.getpid())
         found = plan(self.pid, judged, around)
         if isinstance(found, Plan):
             found = self._pin(found.victims) or found
@@ -128,3 +130,20 @@ def user_name(uid: int) -> str:
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
+
+
+PROCESSES_MAX = 65_536
+"""A host has some thousands; more are left out."""
+
+
+def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
+    """PID → parent's PID, in the namespace that the tree shows; those that end meanwhile are left out."""
+    found: dict[int, int] = {}
+    for folder in procfs.iterdir():
+        if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:
+            continue
+        with suppress(OSError):
+            stat = parse_stat((folder / "stat").read_bytes())
+            if stat is not None:
+                found[stat.pid] = stat.ppid
+    return found

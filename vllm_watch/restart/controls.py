@@ -112,7 +112,7 @@ class Controls:
     def _token(self, actor: str, right: Right) -> str | None:
         """What tells the token of this name from the next one; None: there is none with this right."""
         token = (self.tokens or {}).get(actor)
-        digest = token.digest() if token is not None and right in token.settings.may else None
+        digest = token.digest() if token is not None and right in token.may else None
         return None if digest is None else digest.hex()[:16]
 
     async def approve(self, incident_id: str, target: str, actor: str, now_t: float) -> None:

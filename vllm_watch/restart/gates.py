@@ -7,15 +7,13 @@ comes late, or twice, finds nobody: what it spoke of has ended. Whatever is not 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
 
-from vllm_watch.errors import HookError, JournalError
-from vllm_watch.restart import gate_files
+from vllm_watch.errors import JournalError
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.journal import Entry, Journal
 
@@ -71,17 +69,14 @@ class _Gate:
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     looked_start_t: float | None = None
     looked_refused: bool = False
-    holding: asyncio.Task[None] | None = None  # keeps the file of a drain fresh
 
 
 class Gates:
     """All gates of one watcher."""
 
     def __init__(self, journal: Journal) -> None:
-        self.folders: dict[str, Path] = {}  # by target, where its probes look for files instead
         self._journal = journal
         self._gates: dict[str, _Gate] = {}
-        self._kill_folders: set[Path] = set()
 
     def forget(self, target: str) -> None:
         """The target is not watched any more."""
@@ -103,40 +98,15 @@ class Gates:
             gate.kill.ended.set()
 
     def draining(self, target: str, *, on: bool) -> None:
-        """From now on the readiness gate of this server says no, or no more. Within a running loop."""
+        """From now on the readiness gate of this server says no, or no more."""
         gate = self._gate(target)
         gate.drained_t = self._identity(gate) if on else None
         if on and gate.drained_t is None:
             _log.warning("drain_not_asked_for", target=target, because="when it started is unknown")
-        before, gate.holding = gate.holding, None
-        if before is not None:
-            before.cancel()
-        folder = self.folders.get(target)
-        if folder is not None and gate.drained_t is not None:
-            holding = self._hold(target, folder, gate.drained_t, before)
-            gate.holding = asyncio.create_task(holding, name=f"drain file {target}")
 
-    async def _hold(
-        self, target: str, folder: Path, started_t: float, before: asyncio.Task[None] | None
-    ) -> None:
-        if before is not None:
-            await asyncio.wait((before,))  # or it would remove what is written here
-        word = f"{WORDS[READINESS]} {started_t:.0f}"
-        try:
-            await self._write_change(target, READINESS, OK, word, "file")
-            await gate_files.keep(folder, gate_files.DRAIN, started_t)
-        finally:
-            await gate_files.remove(folder, gate_files.DRAIN)
-            await self._write_change(target, READINESS, word, OK, "file")
-
-    @asynccontextmanager
-    async def killing(
-        self, target: str, started_t: float, seconds: float, folder: Path | None = None
-    ) -> AsyncIterator[Kill]:
-        """Within, the liveness gate fails for the server that started then, for so long at most.
-
-        Raises HookError where a file says it and that cannot be written down.
-        """
+    @contextmanager
+    def killing(self, target: str, started_t: float, seconds: float) -> Iterator[Kill]:
+        """Within, the liveness gate fails for the server that started then, for this long at most."""
         gate = self._gate(target)
         kill = Kill(
             started_t=started_t, until_s=time.monotonic() + seconds,
@@ -144,34 +114,9 @@ class Gates:
         )  # fmt: skip
         gate.kill = kill
         try:
-            if folder is None:
-                yield kill
-            else:
-                async with self._kill_file(target, folder, started_t, seconds):
-                    yield kill
+            yield kill
         finally:
             gate.kill = None
-
-    @asynccontextmanager
-    async def _kill_file(
-        self, target: str, folder: Path, started_t: float, seconds: float
-    ) -> AsyncIterator[None]:
-        word = f"{WORDS[LIVENESS]} {started_t:.0f}"
-        if folder in self._kill_folders:
-            cause = f"another engine is being restarted through {folder}"
-            raise HookError(cause, "give each engine a kill_dir of its own")
-        if not await self._write_change(target, LIVENESS, OK, word, "file"):
-            raise HookError("the journal cannot be written", "see its own errors in the log")
-        self._kill_folders.add(folder)
-        keeping = asyncio.create_task(gate_files.keep(folder, gate_files.KILL, started_t, seconds))
-        try:
-            yield
-        finally:
-            self._kill_folders.discard(folder)
-            keeping.cancel()
-            await asyncio.wait((keeping,))
-            await gate_files.remove(folder, gate_files.KILL)
-            await self._write_change(target, LIVENESS, word, OK, "file")
 
     # --- probes
 

@@ -131,17 +131,15 @@ class Restarts:
         """Use these hooks from now on; what holds for targets comes with them."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
-        self._controls.tokens = {each.name: TokenFile(each) for each in config.api.tokens}
+        self._controls.tokens = {
+            each.name: TokenFile(each.name, each.file, each.may) for each in config.api.tokens
+        }
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These are the targets from now on, and this is what holds for them."""
         self.targets.follow(targets)
         settings = {name: each.settings for name, each in self.targets.managed.items()}
-        folders = {each.name: each.kill_dir for each in self._config.hooks.gate if each.kill_dir}
-        self.gates.folders = {
-            name: folders[each.hook] for name, each in settings.items() if each.hook in folders
-        }
         self._schedule.set(each for each in settings.items() if each[1].mode != "off")
         self.dispatcher.wake()
 

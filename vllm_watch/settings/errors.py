@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from vllm_watch.errors import ConfigError
+from vllm_watch.settings import removed
 from vllm_watch.settings.base import quoted
 from vllm_watch.support.redaction import is_secret_name
 
@@ -99,6 +100,10 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
 
 def _in_words(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     path, kind = details["loc"], details["type"]
+    instead = removed.remedy(path, details["input"])
+    if instead is not None:
+        value = "" if kind == "extra_forbidden" else f"{_value(details)} "
+        return f"{value}was removed", instead
     if kind == "extra_forbidden":
         return _unknown_key(str(path[-1]), model_at(model, path[:-1]))
     if kind not in _WORDS:

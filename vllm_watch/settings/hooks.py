@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, model_validator
 from vllm_watch.settings.base import (
     FilePath,
     Name,
-    Port,
     Problem,
     Seconds,
     Sections,
@@ -22,8 +21,6 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-SIGNAL_KILL_SECONDS = 10.0
-"""What SIGKILL may take for a server and its engines: the kernel gives back tens of GiB in seconds."""
 _DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once it has stopped
 # systemd's own alphabet of names, without templates; one that begins with - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
@@ -103,44 +100,12 @@ class WebhookHook(HookSettings):
     Why: The same idempotency key goes with each."""
 
 
-class SignalHook(HookSettings):
-    """SIGTERM, later SIGKILL, to the vLLM on this host (or in a shared PID namespace)."""
-
-    pid_file: FilePath | None = None
-    """File that holds the server's PID."""
-
-    port: Port | None = None
-    """The port that the server listens on.
-    Default: the port of the target's URL"""
-
-    terminate_seconds: Seconds = Field(30.0, le=3600)
-    """From SIGTERM to SIGKILL.
-    Why: vLLM ends in seconds; a hung engine never does."""
-
-    supervised_by: str = Field("", max_length=200)
-    """Who starts the server again, in words. Without it, one must be found (systemd with Restart=always, a
-    container runtime, Kubernetes) or the hook refuses.
-    Why: vLLM ends with status 0 after its engine died: Restart=on-failure leaves it dead."""
-
-    @model_validator(mode="after")
-    def _kill_fits(self) -> "SignalHook":
-        if self.terminate_seconds + SIGNAL_KILL_SECONDS > self.timeout_seconds:
-            wrong = _too_short("terminate_seconds", self.terminate_seconds, SIGNAL_KILL_SECONDS, self.timeout_seconds)  # fmt: skip
-            raise problems([wrong])
-        return self
-
-
 class GateHook(HookSettings):
     """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
     """How long the gate says `kill`, at most: until the server has ended.
     Why: Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."""
-
-    kill_dir: FilePath | None = None
-    """Folder shared with the engine's container, one for each engine, in which the `kill` and `drain` files
-    are written.
-    Default: none: the probe asks `/gate/liveness`"""
 
 
 class SystemdHook(HookSettings):
@@ -209,7 +174,6 @@ class HooksSettings(Sections):
 
     command: tuple[CommandHook, ...] = Field((), max_length=1000)
     webhook: tuple[WebhookHook, ...] = Field((), max_length=1000)
-    signal: tuple[SignalHook, ...] = Field((), max_length=1000)
     gate: tuple[GateHook, ...] = Field((), max_length=1000)
     systemd: tuple[SystemdHook, ...] = Field((), max_length=1000)
     docker: tuple[DockerHook, ...] = Field((), max_length=1000)

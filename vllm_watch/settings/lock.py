@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vllm_watch.settings.base import FilePath, HttpUrl, Name, Problem, Seconds, Settings
+from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
 """A hook that does not keep its own timeout is cut off this much later."""
@@ -13,8 +13,8 @@ HOOK_GRACE_SECONDS = 5.0
 class LockSettings(Settings):
     """Who may restart now, when several watchers could."""
 
-    kind: Literal["none", "file", "lease", "etcd"] = "none"
-    """`file`: among the watchers of one host; `lease`: a Kubernetes Lease; `etcd`.
+    kind: Literal["none", "file", "lease"] = "none"
+    """`file`: among the watchers of one host; `lease`: a Kubernetes Lease.
     Why: One watcher needs none."""
 
     name: Name = "vllm-watch"
@@ -46,18 +46,6 @@ class LockSettings(Settings):
     namespace: str = Field("", max_length=253)
     """`lease`: where it is; none: our own."""
 
-    endpoints: tuple[HttpUrl, ...] = Field((), max_length=20)
-    """`etcd`: its URLs."""
-
-    ca_file: FilePath | None = None
-    """`etcd`: the certificate that signed etcd's; none: what the system trusts."""
-
-    certificate_file: FilePath | None = None
-    """`etcd`: our own certificate, for an etcd that asks for one."""
-
-    key_file: FilePath | None = None
-    """`etcd`: the key of `certificate_file`."""
-
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
         """Return what cannot work as it is set; `hook_seconds` is how long one call of the hook may take."""
         found: list[Problem] = []
@@ -66,13 +54,6 @@ class LockSettings(Settings):
             cause = f"{self.ttl_seconds:g} is less than a call of the hook may take ({hook_seconds:g} s and a little)"
             remedy = f"set it to {least:g} or more, or the hook's timeout_seconds lower"
             found.append(Problem(("lock", "ttl_seconds"), cause, remedy))
-        if (self.certificate_file is None) != (self.key_file is None):
-            key = "key_file" if self.key_file is None else "certificate_file"
-            remedy = "a certificate and its key go together"
-            found.append(Problem(("lock", key), "is missing", remedy))
-        if self.kind == "etcd" and not self.endpoints:
-            remedy = "write at least one URL of etcd"
-            found.append(Problem(("lock", "endpoints"), "is missing", remedy))
         if self.kind == "file" and self.path is None and not has_state_dir:
             remedy = "name a folder that all watchers of the host share"
             found.append(Problem(("lock", "path"), "is missing", remedy))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vllm_watch.settings.base import (
-    Bytes,
     FilePath,
     HttpUrl,
     Name,
@@ -144,27 +143,6 @@ class AppriseNotifier(NotifierSettings):
         return self
 
 
-class JsonlStream(Settings):
-    """Every event as a line of JSON, for programs: incidents as `replay --json` says them, and restarts."""
-
-    name: Name
-    """What it is called: a slug, unique among all notifiers."""
-
-    path: FilePath | None = None
-    """The file; its folder must be there.
-    Default: none: stdout
-    Why: Containers' logs are collected."""
-
-    bytes_max: Bytes = Field(16 << 20, ge=64 << 10)
-    """A file that has grown to this is renamed to `.1`, that to `.2` and so on.
-    Default: 16 MiB
-    Why: Some ten thousand events."""
-
-    files_max: int = Field(3, ge=1, le=100)
-    """So many files there are at most; the oldest is removed.
-    Why: Months of a quiet fleet, a bad day of one that is not."""
-
-
 class KubernetesEvents(Settings):
     """Incidents as Events of the engine's pod: `kubectl describe pod` shows them. As the service account of our own pod."""
 
@@ -182,7 +160,7 @@ class KubernetesEvents(Settings):
     Default: none: of such targets nothing is told"""
 
 
-AnyNotifier = NotifierSettings | JsonlStream | KubernetesEvents
+AnyNotifier = NotifierSettings | KubernetesEvents
 
 
 class NotificationsSettings(Sections):
@@ -202,7 +180,6 @@ class NotificationsSettings(Sections):
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
-    jsonl: tuple[JsonlStream, ...] = Field((), max_length=NOTIFIERS_MAX)
     kubernetes: tuple[KubernetesEvents, ...] = Field((), max_length=NOTIFIERS_MAX)
 
     @model_validator(mode="after")
@@ -219,6 +196,6 @@ class NotificationsSettings(Sections):
     def each(self) -> Sequence[tuple[str, str, AnyNotifier]]:
         """Return kind, name and settings of every one."""
         kinds: tuple[tuple[str, Sequence[AnyNotifier]], ...] = (
-            ("webhook", self.webhook), ("apprise", self.apprise), ("jsonl", self.jsonl), ("kubernetes", self.kubernetes),
+            ("webhook", self.webhook), ("apprise", self.apprise), ("kubernetes", self.kubernetes),
         )  # fmt: skip
         return [(kind, each.name, each) for kind, found in kinds for each in found]

@@ -12,6 +12,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 
 from vllm_watch.errors import ConfigError
+from vllm_watch.settings import removed
 from vllm_watch.settings.errors import KeyPath, dotted, model_at
 from vllm_watch.settings.target import named_url
 
@@ -122,6 +123,11 @@ class Overrides:
         self.data["targets"] = listed
 
     def _unknown(self, variable: str, known: Sequence[str]) -> None:
+        path = variable.removeprefix(PREFIX).lower().split("__")
+        instead = removed.remedy(tuple(path))
+        if instead is not None:
+            self.errors.append(ConfigError(f"{variable}: was removed", instead))
+            return
         close = get_close_matches(variable, known, n=1)
         meant = f"did you mean {close[0]}?" if close else "unset it"
         remedy = (

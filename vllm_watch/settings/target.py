@@ -7,13 +7,12 @@ from ipaddress import ip_network
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePath,
     FilePattern,
-    Port,
     Problem,
     Seconds,
     Sections,
@@ -177,33 +176,6 @@ class TargetConfig(Settings):
         )
 
 
-class DnsDiscovery(Settings):
-    """Every address (A and AAAA) of a host name is a target, as of a headless Kubernetes service."""
-
-    host: str = Field(min_length=1, max_length=253)
-    """The name to look up, again and again."""
-
-    port: Port = 8000
-    """Port of each address. SRV records are not read.
-    Why: What `vllm serve` listens on."""
-
-    group: str = Field("", max_length=253)
-    """Group of all its targets.
-    Default: the host name
-    Why: The name outlives its addresses."""
-
-    namespace: str = Field("", max_length=253)
-    """Kubernetes namespace, for labels only."""
-
-    @field_validator("host")
-    @classmethod
-    def _bare_host(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?", value):
-            remedy = "write a host name alone, such as vllm.default.svc.cluster.local"
-            raise problem(f"{quoted(value)} is not a host name", remedy)
-        return value
-
-
 def _host_or_network(value: str) -> str:
     if re.fullmatch(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", value):
         return value
@@ -219,7 +191,7 @@ class DiscoverySettings(Sections):
     """Targets that come and go without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Time from one look at the files and names to the next.
+    """Time from one read of the files to the next.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
@@ -231,9 +203,6 @@ class DiscoverySettings(Sections):
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
 
-    dns: tuple[DnsDiscovery, ...] = Field((), max_length=100)
-    """Host names of which every address is a target."""
-
     kubernetes: tuple[KubernetesDiscovery, ...] = Field((), max_length=20)
     """Pods of a cluster; [kubernetes.md](kubernetes.md). They are followed without waiting for
     `refresh_seconds`."""
@@ -242,13 +211,13 @@ class DiscoverySettings(Sections):
     """Hosts that may be found: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`).
     What else is found is not asked, and what a file or a pod names gets `scrape.api_key_file` only if it
     is listed here.
-    Default: all are asked; the key goes to what is written out or found by `dns`
+    Default: all are asked; the key goes to what is written out
     Why: Whoever writes the files, or may make a pod, could have our key sent anywhere."""
 
     @property
     def any(self) -> bool:
         """Is anything looked for?"""
-        return bool(self.host or self.file_sd or self.dns or self.kubernetes)
+        return bool(self.host or self.file_sd or self.kubernetes)
 
 
 def name_of(url: str) -> str:

@@ -12,14 +12,14 @@ import asyncio
 import json
 import secrets
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
-from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.vllm import ScrapeLimits
 from vllm_watch.sources.what_answered import read_key
 from vllm_watch.support.redaction import excerpt
 
@@ -54,14 +54,23 @@ class Asked(NamedTuple):
     problem: WatchError | None = None  # what an operator can mend, where the server refused it
 
 
+class CanaryLimits(Protocol):
+    """What a source reads of the settings `canary`."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def timeout_seconds(self) -> float: ...
+
+
 class CanarySource:
     """Asks one server for one token. Calls must not overlap; the session belongs to the caller."""
 
     def __init__(
         self,
         target: Target,
-        settings: CanarySettings,
-        scrape: ScrapeSettings,
+        settings: CanaryLimits,
+        scrape: ScrapeLimits,
         session: Session,
     ) -> None:
         self._target = target

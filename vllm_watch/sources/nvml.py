@@ -13,12 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
@@ -47,12 +46,21 @@ class _Job:
     hung: bool = False  # its readers were told so and have gone
 
 
+class GpuLimits(Protocol):
+    """What a source reads of the settings `gpu`."""
+
+    @property
+    def enabled(self) -> str: ...
+    @property
+    def deadline_seconds(self) -> float: ...
+
+
 class NvmlSource:
     """Reads all GPUs of this host. Use from one event loop at a time."""
 
     def __init__(
         self,
-        settings: GpuSettings,
+        settings: GpuLimits,
         processes: ProcReader,
         *,
         monotonic: Callable[[], float] = time.monotonic,

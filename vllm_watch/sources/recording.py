@@ -73,6 +73,8 @@ def _parsed(
         if is_last and _was_cut_short(line, error):
             return
         remedy = "take this line out to read the others"
+        if number == 1:
+            remedy = "give a file that `vllm-watch record` wrote; a log of vLLM: vllm-watch diagnose FILE"
         raise RecordingError(f"{path}, line {number}: {error}", remedy) from error
     yield observation
 

@@ -10,18 +10,18 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
-from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http, own_trouble, what_answered
 from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.this_host import is_loopback
 from vllm_watch.support import allocator, threads
@@ -41,6 +41,23 @@ _TOKENS_MAX = 1e12
 _FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
 
 
+class ScrapeLimits(Protocol):
+    """What a source reads of the settings `scrape`."""
+
+    @property
+    def connect_timeout_seconds(self) -> float: ...
+    @property
+    def timeout_seconds(self) -> float: ...
+    @property
+    def health_interval_seconds(self) -> float: ...
+    @property
+    def body_bytes_max(self) -> int: ...
+    @property
+    def api_key_file(self) -> Path | None: ...
+    @property
+    def tls_config(self) -> Any: ...  # as http.Limits takes it
+
+
 class Look(NamedTuple):
     """One look: what was seen, the raw body that recordings keep, and each call made, by its source."""
 
@@ -54,7 +71,7 @@ class VllmSource:
     """Asks one server. Looks must not overlap; the session is shared and belongs to the caller."""
 
     def __init__(
-        self, target: Target, settings: ScrapeSettings, session: Session, neighbours: Neighbours | None = None
+        self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
     ) -> None:  # fmt: skip
         """`neighbours` are told of where a target on this host refuses."""
         self.target = target

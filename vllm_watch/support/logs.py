@@ -9,12 +9,11 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
@@ -25,7 +24,16 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 """syslog's, as sd-daemon(3) wants them at the beginning of a line: <4>."""
 
 
-def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+class LogChoice(Protocol):
+    """What is read of the settings `log`."""
+
+    @property
+    def level(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+
+
+def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
     """Send all logs to `stream` (None: stderr) as the settings say; may be called again on reload."""
     stream = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]

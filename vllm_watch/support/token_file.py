@@ -1,11 +1,11 @@
 """A named bearer token in a file, read again when the file changes: a token can be replaced without a restart."""
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 import structlog
 
-from vllm_watch.settings.api import TokenSettings
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import never_show
 
@@ -20,8 +20,11 @@ TOKEN_BYTES_MAX = 4096
 class TokenFile:
     """One token's file, and its digest as last read."""
 
-    def __init__(self, settings: TokenSettings) -> None:
-        self.settings = settings
+    def __init__(self, name: str, file: Path, may: Collection[str]) -> None:
+        self.name = name
+        self.may = may
+        """The rights of whoever has it."""
+        self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._digest: bytes | None = None
         self._told = ""
@@ -29,14 +32,14 @@ class TokenFile:
     def digest(self) -> bytes | None:
         """Return the SHA-256 of the token; None where the file cannot be used, which is logged once."""
         try:
-            stamp = regular_file.stamp(self.settings.file.stat())
+            stamp = regular_file.stamp(self._file.stat())
             if stamp != self._stamp:
                 self._stamp, self._digest = stamp, None
-                self._digest = _digest_of(self.settings.file)
+                self._digest = _digest_of(self._file)
         except (OSError, ValueError) as error:
             self._digest = None
             if str(error) != self._told:
-                _log.error("token_unusable", token_name=self.settings.name, because=str(error))
+                _log.error("token_unusable", token_name=self.name, because=str(error))
             self._told = str(error)
         return self._digest
 

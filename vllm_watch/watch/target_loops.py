@@ -12,10 +12,10 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.cpu_waits import CpuWaits
-from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds

@@ -1,7 +1,7 @@
 """A watcher that only has gates, as a process of its own, so that it can be killed, stopped and starved.
 
-Run: python -m tests.restart.hooks.gate_watcher STATE_DIR KILL_DIR PORT. It prints its port, then obeys lines: `kill START`
-and `drain START` (of target llama), `free`, `starve`. KILL_DIR may be "-".
+Run: python -m tests.restart.hooks.gate_watcher STATE_DIR PORT. It prints its port, then obeys lines: `kill START`
+and `drain START` (of target llama), `free`, `starve`.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ START_SECONDS = 60.0
 class Watcher:
     """The process, for a test. It is ended with the `with`."""
 
-    def __init__(self, state_dir, kill_dir=None, port=0):
+    def __init__(self, state_dir, port=0):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.restart.hooks.gate_watcher", str(state_dir), str(kill_dir or "-"), str(port)],
+            [sys.executable, "-m", "tests.restart.hooks.gate_watcher", str(state_dir), str(port)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
@@ -73,8 +73,8 @@ def _looked(start):
     )  # fmt: skip
 
 
-async def _kill(gates, start, folder, until):
-    async with gates.killing("llama", start, KILL_SECONDS, folder):
+async def _kill(gates, start, until):
+    with gates.killing("llama", start, KILL_SECONDS):
         await until.wait()
 
 
@@ -86,20 +86,16 @@ def _starve():
         held.append(bytearray(1 << 20))
 
 
-async def _obey(gates, folder):
+async def _obey(gates):
     over, running = asyncio.Event(), None
     while line := await asyncio.to_thread(sys.stdin.readline):
         match line.split():
             case ["kill", start]:
-                running = asyncio.create_task(_kill(gates, float(start), folder, over))
+                running = asyncio.create_task(_kill(gates, float(start), over))
                 await asyncio.sleep(0)  # it has begun
-                while folder is not None and not (folder / "kill").exists():
-                    await asyncio.sleep(0.05)
             case ["drain", start]:
                 gates.looked(_looked(float(start)))
                 gates.draining("llama", on=True)
-                while folder is not None and not (folder / "drain").exists():
-                    await asyncio.sleep(0.05)
             case ["free"]:
                 gates.draining("llama", on=False)
                 over.set()
@@ -110,13 +106,11 @@ async def _obey(gates, folder):
         print("done", flush=True)
 
 
-async def _main(state_dir, kill_dir, port):
-    folder = None if kill_dir == "-" else Path(kill_dir)
+async def _main(state_dir, port):
     Path(state_dir).mkdir(exist_ok=True)
     journal = Journal(Path(state_dir))
     await journal.open()
     gates = Gates(journal)
-    gates.folders = {"llama": folder} if folder is not None else {}
     board = Board(window_seconds=30)
     board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
     server = Server(
@@ -124,7 +118,7 @@ async def _main(state_dir, kill_dir, port):
     )  # fmt: skip
     await server.start()
     print(server.port, flush=True)
-    await _obey(gates, folder)
+    await _obey(gates)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs/hooks"
-FILES = {"gate.md": ("http.yaml", "python-probes.yaml", "file.yaml")}
+FILES = {"gate.md": ("http.yaml", "python-probes.yaml")}
 """Of deploy/gate, which the page names in place of showing them."""
 _REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
 

@@ -1,7 +1,6 @@
 """The gate hook: when it refuses, how it ends, what it leaves. The probes themselves: test_gate_probes.py."""
 
 import asyncio
-import os
 import time
 
 import aiohttp
@@ -12,7 +11,7 @@ from vllm_watch.board.board import Board
 from vllm_watch.errors import JournalError
 from vllm_watch.export.gate import WORDS
 from vllm_watch.export.server import Server
-from vllm_watch.restart import gate_files, gates
+from vllm_watch.restart import gates
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks import base, gate
 from vllm_watch.samples.target import Target
@@ -39,24 +38,15 @@ class Notes:
 class Site:
     """One daemon's gates, and a hook over them."""
 
-    def __init__(self, folder=None, seconds=20.0):
+    def __init__(self, seconds=20.0):
         self.notes = Notes()
         self.gates = Gates(self.notes)
-        self.gates.folders = {} if folder is None else {"llama": folder}
-        self.folder = folder
-        settings = GateHook(name="a", kill_dir=folder, timeout_seconds=seconds)
+        settings = GateHook(name="a", timeout_seconds=seconds)
         self.hook = gate.Hook(settings, base.Tools(gates=self.gates))
 
     async def asked(self, started=START, which=gates.LIVENESS):
         """A probe asks; return whether it must fail."""
-        if self.folder is not None and which == gates.LIVENESS:
-            self.left(started)
         return await self.gates.answer("llama", which, started, "10.0.0.7") is not None
-
-    def left(self, started=START, ago=0.0):
-        """A probe has left its file."""
-        text = "" if started is None else f"{started:.0f}"
-        (self.folder / "asked").write_text(f"{text} {int(time.time() - ago)}\n")
 
     def looks(self, started=START, outcome="ok"):
         self.gates.looked(
@@ -67,23 +57,23 @@ class Site:
         )  # fmt: skip
 
 
-@pytest.fixture(params=["http", "file"])
-def site(request, tmp_path):
-    return Site(tmp_path if request.param == "file" else None)
+@pytest.fixture
+def site():
+    return Site()
 
 
 async def begun(site, of=CALL):
     """Begin a restart, and wait until probes are told of it."""
     task = asyncio.create_task(site.hook.restart(of))
     async with asyncio.timeout(10):
-        while not (await site.asked() if site.folder is None else (site.folder / "kill").exists()):
+        while not await site.asked():
             await asyncio.sleep(0.01)
     return task
 
 
 @pytest.mark.parametrize("end", ["port closed", "another process"])
 async def test_restart_is_done_when_the_server_has_ended(site, end):
-    """Whichever is seen first; then the gate is open again and the file gone."""
+    """Whichever is seen first; then the gate is open again."""
     await site.asked()
     site.looks()
     task = await begun(site)
@@ -99,40 +89,30 @@ async def test_restart_is_done_when_the_server_has_ended(site, end):
         "done", "the probe failed as it was told, and the server has ended",
     )  # fmt: skip
     assert not await site.asked()
-    assert site.folder is None or not (site.folder / "kill").exists()
     assert site.notes.entries == [("gate_liveness", "ok", "kill"), ("gate_liveness", "kill", "ok")]
 
 
 async def test_server_that_does_not_end_is_uncertain(site):
     """Probes were told, so it may end yet."""
     await site.asked()
-    site.hook = gate.Hook(
-        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
-    )
+    site.hook = gate.Hook(GateHook(name="a", timeout_seconds=0.5), base.Tools(gates=site.gates))
     result = await (await begun(site))
     assert result.outcome == "uncertain"
     assert "has not ended yet" in result.text
 
 
-async def test_without_a_probe_in_time_nothing_was_done(tmp_path):
+async def test_without_a_probe_in_time_nothing_was_done():
     """It asked lately and then no more: surely nobody heard of it, and it may be tried again."""
-    over_http = Site(seconds=0.3)
-    await over_http.asked()
-    assert (await over_http.hook.restart(CALL)).outcome == "failed"
-    by_file = Site(tmp_path, seconds=0.3)
-    by_file.left(ago=30)
-    assert (await by_file.hook.restart(CALL)).outcome == "failed"
-    by_file.left(ago=5)  # it may have looked into the folder a moment later
-    assert (await by_file.hook.restart(CALL)).outcome == "uncertain"
+    site = Site(seconds=0.3)
+    await site.asked()
+    assert (await site.hook.restart(CALL)).outcome == "failed"
 
 
 async def test_port_that_was_closed_before_says_nothing(site):
     """A server that did not listen before has not ended because it does not listen."""
     await site.asked()
     site.looks(outcome="refused")
-    site.hook = gate.Hook(
-        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
-    )
+    site.hook = gate.Hook(GateHook(name="a", timeout_seconds=0.5), base.Tools(gates=site.gates))
     task = await begun(site)
     site.looks(outcome="refused")
     assert (await task).outcome == "uncertain"
@@ -171,17 +151,12 @@ async def test_probes_of_two_containers_are_refused():
     assert "probes of 2 containers ask for llama" in await site.hook.refusal(CALL)
 
 
-async def test_probe_that_went_silent_is_refused(tmp_path, monkeypatch):
+async def test_probe_that_went_silent_is_refused(monkeypatch):
     """After a minute without a question there is no probe any more."""
-    site = Site(tmp_path)
-    site.left(ago=gates.ASKED_SECONDS + 2)
-    assert "has not asked for 6" in await site.hook.refusal(CALL)
-    site.left(ago=-100)
-    assert "has not asked" in await site.hook.refusal(CALL)
-    over_http = Site()
-    await over_http.asked()
+    site = Site()
+    await site.asked()
     monkeypatch.setattr(gate, "ASKED_SECONDS", -1.0)
-    assert "has not asked" in await over_http.hook.refusal(CALL)
+    assert "has not asked" in await site.hook.refusal(CALL)
 
 
 async def test_server_that_was_restarted_meanwhile_is_spared(site):
@@ -195,14 +170,11 @@ async def test_what_cannot_be_written_down_is_not_said(site):
     """Without a journal the probe hears nothing, and the restart has surely not happened."""
     await site.asked()
     site.notes.broken = True
-    site.hook = gate.Hook(
-        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
-    )
+    site.hook = gate.Hook(GateHook(name="a", timeout_seconds=0.5), base.Tools(gates=site.gates))
     task = asyncio.create_task(site.hook.restart(CALL))
     await asyncio.sleep(0.1)
-    assert site.folder is not None or not await site.asked()
+    assert not await site.asked()
     assert (await task).outcome == "failed"
-    assert site.folder is None or not (site.folder / "kill").exists()
 
 
 async def test_slow_journal_delays_the_word_and_not_the_probe(monkeypatch):
@@ -223,37 +195,6 @@ async def test_slow_journal_delays_the_word_and_not_the_probe(monkeypatch):
     assert not await site.asked()  # a call that is cut off takes its word back
 
 
-async def test_folder_must_be_there_and_its_own(tmp_path):
-    """One that cannot be written, or through which another engine is restarted, is no way."""
-    site = Site(tmp_path / "none")
-    assert "none cannot be written: No such file" in await site.hook.refusal(CALL)
-    site = Site(tmp_path)
-    await site.asked()
-    task = await begun(site)
-    other = await site.hook.restart(call(target="other", process_start_time=START))
-    assert (other.outcome, "another engine" in other.text) == ("failed", True)
-    task.cancel()
-    await asyncio.wait((task,))
-
-
-async def test_nothing_in_the_folder_leads_elsewhere(tmp_path):
-    """The container on the other side may lay links and pipes there."""
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    for name in ("kill", ".kill.new"):
-        (shared / name).symlink_to(victim)
-    os.mkfifo(shared / "asked")
-    assert await gate_files.asked(shared) is None
-    keeping = asyncio.create_task(gate_files.keep(shared, gate_files.KILL, START, 20.0))
-    while (shared / "kill").is_symlink():
-        await asyncio.sleep(0.01)
-    keeping.cancel()
-    assert victim.read_text() == "mine"
-    assert (shared / "kill").read_text().startswith(f"kill {START:.0f} ")
-
-
 async def test_drain_is_of_one_server(site):
     """The server that goes gets no more; the one that comes after is ready at once."""
     await site.asked()
@@ -265,26 +206,6 @@ async def test_drain_is_of_one_server(site):
     site.gates.forget("llama")
     site.gates.draining("llama", on=True)  # nothing is known of it any more
     assert not await site.asked(None, which=gates.READINESS)
-
-
-async def test_drain_file_follows(tmp_path):
-    """On, off and on again: the file is there exactly while it is on."""
-    site = Site(tmp_path)
-    site.looks()
-    file = tmp_path / "drain"
-    for on in (True, False, True, False):
-        site.gates.draining("llama", on=on)
-        async with asyncio.timeout(10):
-            while file.exists() is not on:
-                await asyncio.sleep(0.01)
-    site.gates.draining("llama", on=True)
-    site.gates.draining("llama", on=False)
-    site.gates.draining("llama", on=True)
-    await asyncio.sleep(0.3)
-    assert file.read_text().startswith(f"no {START:.0f} ")
-    site.gates.forget("llama")
-    while file.exists():
-        await asyncio.sleep(0.01)
 
 
 async def test_rehearsal_asks_the_daemon_whether_a_probe_asks():

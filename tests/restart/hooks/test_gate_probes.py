@@ -15,12 +15,10 @@ from tests.restart.hooks.answering import Answering
 from tests.restart.hooks.containers import Container
 from tests.restart.hooks.gate_watcher import Watcher
 from vllm_watch.config import Config
-from vllm_watch.restart import gate_files
 from vllm_watch.state import file
 
 LIVE, READY = "livenessProbe", "readinessProbe"
-WAYS = ("curl", "python", "file")
-OVER_HTTP = ("curl", "python")
+WAYS = ("curl", "python")
 OK, FAILS = 0, 1
 LIVED_SECONDS = (
     6.0  # a start is known to some two seconds: boot and ticks are whole seconds to some
@@ -31,9 +29,8 @@ SHELLS = {"sh": ["sh"], "bash as sh": ["bash", "--posix"]}
 def probes_of_the_page():
     """The command lines of the page, by way and probe, as a kubelet runs them."""
     deployment = manifests.of_kind("gate.md", "Deployment")[0]["spec"]["template"]["spec"]
-    pod = manifests.of_kind("gate.md", "Pod")[0]["spec"]
     [python] = [each for each in manifests.documents("gate.md") if LIVE in each]
-    engines = (manifests.container(deployment, "vllm"), python, manifests.container(pod, "vllm"))
+    engines = (manifests.container(deployment, "vllm"), python)
     return {
         way: {
             probe: manifests.as_kubernetes_runs_it(engine[probe]["exec"]["command"])
@@ -60,17 +57,16 @@ def health():
 
 
 class Site:
-    """One engine's pod: its state and shared folder, its watcher, its container, its health."""
+    """One engine's pod: its state, its watcher, its container, its health."""
 
     def __init__(self, way, tmp_path, health):
         self.way, self.health = way, health
-        self.state, self.shared = tmp_path / "state", tmp_path / "shared"
-        self.shared.mkdir()
+        self.state = tmp_path / "state"
         self.port = 0
 
     def watcher(self):
         """Start it, at the same port as before."""
-        watcher = Watcher(self.state, self.shared if self.way == "file" else None, self.port)
+        watcher = Watcher(self.state, self.port)
         self.port = watcher.port
         return watcher
 
@@ -79,7 +75,6 @@ class Site:
         place = {
             "http://127.0.0.1:9470": f"http://127.0.0.1:{self.port}",
             "http://127.0.0.1:8000/health": f"http://127.0.0.1:{self.health.port}/health",
-            "/gate": str(self.shared),
         }
         [_, *rest] = [place.get(each, each) for each in PROBES[self.way][probe]]
         return FAILS if container.execute([*before, *shell, *rest]) else OK
@@ -88,16 +83,6 @@ class Site:
 @pytest.fixture(params=WAYS)
 def site(request, tmp_path, health):
     return Site(request.param, tmp_path, health)
-
-
-@pytest.fixture(params=OVER_HTTP)
-def http_site(request, tmp_path, health):
-    return Site(request.param, tmp_path, health)
-
-
-@pytest.fixture
-def file_site(tmp_path, health):
-    return Site("file", tmp_path, health)
 
 
 @contextmanager
@@ -138,26 +123,26 @@ def test_engine_is_restarted_once_and_only_when_told(site, container, shell):
             assert site.asked_by(successor, shell=shell) == OK
 
 
-def test_watcher_that_is_killed_is_no_reason(http_site, container):
+def test_watcher_that_is_killed_is_no_reason(site, container):
     """SIGKILL in the middle of a restart: nothing answers, and nothing is restarted."""
-    with http_site.watcher() as watcher:
+    with site.watcher() as watcher:
         watcher.say(f"kill {container.started:.2f}")
         watcher.say(f"drain {container.started:.2f}")
-        assert http_site.asked_by(container) == FAILS
-        assert http_site.asked_by(container, READY) == FAILS
-    assert http_site.asked_by(container) == OK
-    assert http_site.asked_by(container, READY) == OK
+        assert site.asked_by(container) == FAILS
+        assert site.asked_by(container, READY) == FAILS
+    assert site.asked_by(container) == OK
+    assert site.asked_by(container, READY) == OK
 
 
-def test_watcher_that_is_stopped_is_no_reason(http_site, container):
+def test_watcher_that_is_stopped_is_no_reason(site, container):
     """SIGSTOP: the kernel still takes connections, and nobody answers them."""
-    with http_site.watcher() as watcher:
+    with site.watcher() as watcher:
         watcher.say(f"drain {container.started:.2f}")
         watcher.stop()
-        assert http_site.asked_by(container) == OK
-        assert http_site.asked_by(container, READY) == OK
+        assert site.asked_by(container) == OK
+        assert site.asked_by(container, READY) == OK
         watcher.go_on()
-        assert http_site.asked_by(container, READY) == FAILS
+        assert site.asked_by(container, READY) == FAILS
 
 
 def test_watcher_out_of_memory_is_no_reason(site, container):
@@ -168,53 +153,14 @@ def test_watcher_out_of_memory_is_no_reason(site, container):
     assert site.asked_by(container, READY) == OK
 
 
-def test_restarted_watcher_has_forgotten(http_site, container):
+def test_restarted_watcher_has_forgotten(site, container):
     """Between two runs, and in the next one, all is well: what was under way is verified, not done again."""
-    with http_site.watcher() as watcher:
+    with site.watcher() as watcher:
         watcher.say(f"kill {container.started:.2f}")
-        assert http_site.asked_by(container) == FAILS
-    assert http_site.asked_by(container) == OK
-    with http_site.watcher():
-        assert http_site.asked_by(container) == OK
-
-
-def test_files_of_a_dead_watcher_end_nobody_else(file_site, container):
-    """What it leaves behind names one server: the one after it lives, and is ready."""
-    with file_site.watcher() as watcher:
-        watcher.say(f"kill {container.started:.2f}")
-        watcher.say(f"drain {container.started:.2f}")
-    assert sorted(path.name for path in file_site.shared.iterdir()) == ["drain", "kill"]
-    assert file_site.asked_by(container) == FAILS  # it was told so, a moment ago
-    assert file_site.asked_by(container, READY) == FAILS
-    with successor_of(container) as successor:
-        assert file_site.asked_by(successor) == OK
-        assert file_site.asked_by(successor, READY) == OK
-
-
-@pytest.mark.parametrize(
-    ("age", "status"),
-    [(0, FAILS), (50, FAILS), (gate_files.FRESH_SECONDS + 1, OK), (1e6, OK), (-100, OK)],
-)
-def test_file_holds_for_a_minute(file_site, container, age, status):
-    """An old word is void; one from the future too, since the clock was set back."""
-    now = int(time.time() - age)
-    (file_site.shared / "kill").write_text(f"kill {container.started:.0f} {now}\n")
-    (file_site.shared / "drain").write_text(f"no {container.started:.0f} {now}\n")
-    assert file_site.asked_by(container) == status
-    assert file_site.asked_by(container, READY) == status
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "kill", "kill\n", "kill {start}\n", "ok {start} {now}\n", "killed {start} {now}\n", "no {start} {now}\n",
-     "kill 0{start} {now}\n", "kill -{start} {now}\n", "kill {start} 0x7\n", "kill 999999999999999999999 {now}\n",
-     "kill $(exit 77) {now}\n", "kill {start}+ {now}\n", "{start} {now} kill\n"],
-)  # fmt: skip
-def test_file_that_is_damaged_says_nothing(file_site, container, text):
-    """Anything but the very words is no word."""
-    said = text.format(start=f"{container.started:.0f}", now=int(time.time()))
-    (file_site.shared / "kill").write_text(said)
-    assert file_site.asked_by(container) == OK
+        assert site.asked_by(container) == FAILS
+    assert site.asked_by(container) == OK
+    with site.watcher():
+        assert site.asked_by(container) == OK
 
 
 KILL = b"kill {start} {word}\n"
@@ -236,33 +182,33 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("answer", STRANGE.values(), ids=STRANGE)
-def test_answer_that_is_not_the_gates_says_nothing(http_site, container, answer):
+def test_answer_that_is_not_the_gates_says_nothing(site, container, answer):
     """Whatever answers at the watcher's port, a probe takes only the gate's own words."""
     status, body = answer
     body = body.replace(b"{start}", b"%d" % container.started)
     with Answering({"/gate/liveness": (status, body)}) as strange:
-        http_site.port = strange.port
-        assert http_site.asked_by(container) == OK
+        site.port = strange.port
+        assert site.asked_by(container) == OK
         assert len(strange.asked) == 1  # a redirect is not followed, nothing is asked twice
 
 
-def test_answer_of_the_gate_is_heard(http_site, container):
+def test_answer_of_the_gate_is_heard(site, container):
     """The same server with the very words: the table above does not pass by chance."""
     said = KILL.replace(b"{start}", b"%d" % container.started)
     with Answering({"/gate/liveness": (200, said)}) as gate:
-        http_site.port = gate.port
-        assert http_site.asked_by(container) == FAILS
+        site.port = gate.port
+        assert site.asked_by(container) == FAILS
 
 
-def test_answer_without_end_is_not_waited_for(http_site, container):
+def test_answer_without_end_is_not_waited_for(site, container):
     """A byte now and then keeps a connection alive for ever."""
     with Answering({"/gate/liveness": (200, None)}) as endless:
-        http_site.port = endless.port
-        assert http_site.asked_by(container) == OK
+        site.port = endless.port
+        assert site.asked_by(container) == OK
 
 
 def test_probe_without_its_tools_is_no_reason(site, container):
-    """An image that lacks curl, python3, sed or date: the probe knows nothing, so all is well."""
+    """An image that lacks curl or python3: the probe knows nothing, so all is well."""
     with site.watcher() as watcher:
         watcher.say(f"kill {container.started:.2f}")
         without = ["env", "PATH=/nonexistent"]
@@ -277,44 +223,28 @@ def test_readiness_is_also_the_engines_own(site, container):
     assert site.asked_by(container) == OK
 
 
-def test_answers_are_journaled_when_they_change(http_site, container):
+def test_answers_are_journaled_when_they_change(site, container):
     """Who reads the journal sees each turn of a gate once, however often it was asked."""
-    with http_site.watcher() as watcher:
+    with site.watcher() as watcher:
         for _ in range(2):
-            http_site.asked_by(container)
+            site.asked_by(container)
         watcher.say(f"kill {container.started:.2f}")
         watcher.say(f"drain {container.started:.2f}")
         for probe in (LIVE, LIVE, READY, READY):
-            assert http_site.asked_by(container, probe) == FAILS
+            assert site.asked_by(container, probe) == FAILS
         watcher.say("free")
         for probe in (LIVE, READY, LIVE):
-            assert http_site.asked_by(container, probe) == OK
-    assert notes(http_site) == [
+            assert site.asked_by(container, probe) == OK
+    assert notes(site) == [
         ("gate_liveness", "ok", "kill"), ("gate_readiness", "ok", "no"),
         ("gate_liveness", "kill", "ok"), ("gate_readiness", "no", "ok"),
     ]  # fmt: skip
 
 
-def test_files_are_journaled_and_go_when_it_is_over(file_site, container):
-    """Each file is written down before it is there, and gone once the restart is over."""
-    with file_site.watcher() as watcher:
-        watcher.say(f"kill {container.started:.2f}")
-        watcher.say(f"drain {container.started:.2f}")
-        assert file_site.asked_by(container) == FAILS
-        watcher.say("free")
-        assert file_site.asked_by(container) == OK
-        assert file_site.asked_by(container, READY) == OK
-    assert [path.name for path in file_site.shared.iterdir()] == ["asked"]
-    said = [each for each in notes(file_site) if each[0] == "gate_liveness"]
-    assert said == [("gate_liveness", "ok", "kill"), ("gate_liveness", "kill", "ok")]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_configuration_of_the_page_is_one(number):
-    """The ConfigMaps hold what vllm-watch takes, with the target that the probes name."""
-    text = manifests.of_kind("gate.md", "ConfigMap")[number]["data"]["config.yaml"]
+def test_configuration_of_the_page_is_one():
+    """The ConfigMap holds what vllm-watch takes, with the target that the probes name."""
+    text = manifests.of_kind("gate.md", "ConfigMap")[0]["data"]["config.yaml"]
     config = Config.model_validate(manifests.yaml.safe_load(text))
     assert config.hooks.by_name()["probe"][0] == "gate"
     assert config.restart_for(config.targets[0]).hook == "probe"
-    if number == 0:
-        assert PROBES["curl"][LIVE][-1] == config.targets[0].name
+    assert PROBES["curl"][LIVE][-1] == config.targets[0].name

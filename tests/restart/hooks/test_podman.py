@@ -1,4 +1,4 @@
-"""The docker and signal hooks against real containers: Podman serves Docker's Engine API.
+"""The docker hook and the search for a server, against real containers: Podman serves Docker's Engine API.
 
 Needs root, podman, runc and gcc, and pulls nothing: the image is one program. CI runs it (`-m podman`), in one
 process: two Podmans at once disturb each other's containers.
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.restart.hooks.calls import CALL, alive, call, started, until
+from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, docker, engine_api, server_process, supervisor
-from vllm_watch.restart.hooks import signal as signal_hook
-from vllm_watch.settings.hooks import DockerHook, SignalHook
+from vllm_watch.settings.hooks import DockerHook
 
 pytestmark = pytest.mark.podman
 PORT = 20_000 + os.getpid() % 10_000  # two runs at once are two ports: what fits twice is refused
@@ -177,16 +177,5 @@ async def test_server_in_a_container_is_found_and_its_supervisor_seen(container)
 async def test_server_in_a_container_of_unknown_start_is_not_taken(container):
     """The port of our own network is another one's: without the start nothing shows that it is this server."""
     told = call(url=f"http://127.0.0.1:{PORT}", process_start_time=None)
-    settings = SignalHook(name="a", supervised_by="Podman")
-    refused = await signal_hook.Hook(settings, base.Tools()).refusal(told)
-    assert "no vLLM server is found" in refused
-
-
-async def test_ended_server_is_started_again_by_its_container(container):
-    """SIGTERM from the host ends it with status 0, and the policy `always` brings it back."""
-    before = container.pid()
-    told = call(url=f"http://127.0.0.1:{PORT}", process_start_time=started(before))
-    settings = SignalHook(name="a", supervised_by="Podman")
-    result = await signal_hook.Hook(settings, base.Tools()).restart(told)
-    assert (result.outcome, result.text) == ("done", f"process {before} ended by SIGTERM")
-    assert await asyncio.to_thread(until, lambda: container.pid() not in (0, before), 60)
+    with pytest.raises(HookError, match="no vLLM server is found"):
+        await server_process.find(base.Tools(), told)

@@ -21,7 +21,7 @@ from vllm_watch.cli.read import reading_to_json
 from vllm_watch.errors import RecordingError
 from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
-from vllm_watch.sources import log_history, recording
+from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.host_watch import HostWatch
@@ -72,9 +72,6 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 
 def _observations(trace: Path) -> Iterator[Observation]:
-    if log_history.is_log(trace):
-        yield from log_history.observations(trace)
-        return
     readers: dict[str, Reader] = {}
     engines: dict[str, int] = {}  # by target, the most
     progress = Progress()

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from vllm_watch.restart.hooks import base, child, relaunch
+from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
 TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, later it may be
@@ -26,7 +26,7 @@ class Hook:
         wrong = _cannot_run(self._settings.argv[0], self._tools.environ)
         if wrong is not None or self._settings.relaunches:
             return wrong
-        return await relaunch.refusal(self._tools, call)
+        return await supervisor.refusal(self._tools, call)
 
     async def restart(self, call: base.HookCall) -> base.HookResult:
         settings = self._settings
@@ -45,7 +45,7 @@ class Hook:
         if self._settings.relaunches:
             text = "the command starts the server again itself: hooks.command says relaunches: true"
             return [found, base.Finding(ok=True, text=text)]
-        return [found, await relaunch.finding(self._tools, call)]
+        return [found, await supervisor.finding(self._tools, call)]
 
     def _environment(self, call: base.HookCall) -> dict[str, str]:
         allowed = self._settings.environment

@@ -1,7 +1,6 @@
 """Restarts by letting the engine's own liveness probe fail: Kubernetes then restarts its container.
 
-No rights are needed, and nothing here can end a server: a probe asks us, over HTTP or by a file in a shared
-folder, and fails only on an explicit word about the very server that it stands beside (restart/gates.py).
+No rights are needed, and nothing here can end a server: a probe asks us over HTTP, and fails only on an explicit word about the very server that it stands beside (restart/gates.py).
 Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
 Runbook: docs/hooks/gate.md.
 """
@@ -14,15 +13,12 @@ import aiohttp
 
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
-from vllm_watch.restart import gate_files
 from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 
-_ENDING_SECONDS = 2 * gate_files.IO_SECONDS - 1  # removing the file, after the timeout
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 10_000
-_LOOKED_BEFORE_SECONDS = 10.0  # a probe that asked so shortly before may have seen what came after
 _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's container"
 
 
@@ -40,7 +36,7 @@ class Hook:
     def __init__(self, settings: GateHook, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + _ENDING_SECONDS
+        self.timeout_seconds = settings.timeout_seconds
 
     async def refusal(self, call: base.HookCall) -> str | None:
         try:
@@ -54,10 +50,7 @@ class Hook:
             started_t = await self._server_start(call)
         except HookError as error:
             return base.HookResult(outcome=base.REFUSED, text=error.cause)
-        try:
-            return await self._say_kill(self._gates(), call.target, started_t)
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
+        return await self._say_kill(self._gates(), call.target, started_t)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         again = base.Finding(
@@ -80,29 +73,21 @@ class Hook:
         return self._tools.gates
 
     async def _say_kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
-        seconds, folder = self._settings.timeout_seconds, self._settings.kill_dir
-        began_t = self._tools.unix_time()
-        async with gates.killing(target, started_t, seconds, folder) as kill:
+        seconds = self._settings.timeout_seconds
+        with gates.killing(target, started_t, seconds) as kill:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await kill.ended.wait()
             if kill.ended.is_set():
                 text = "the probe failed as it was told, and the server has ended"
-                if folder is None and not kill.told:
+                if not kill.told:
                     text = "the server has ended, before its probe was told to fail"
                 return base.HookResult(outcome=base.DONE, text=text)
-        if await self._nobody_asked(kill.told, began_t):
+        if not kill.told:  # surely no probe heard of it
             text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
             return base.HookResult(outcome=base.FAILED, text=text)
         text = f"the probe was told to fail for {seconds:g} s, but the server has not ended yet"
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
-
-    async def _nobody_asked(self, told: int, began_t: float) -> bool:
-        """Did surely no probe hear of it?"""
-        if self._settings.kill_dir is None:
-            return told == 0
-        asked = await gate_files.asked(self._settings.kill_dir)
-        return asked is not None and asked.t < began_t - _LOOKED_BEFORE_SECONDS
 
     async def _server_start(self, call: base.HookCall) -> float:
         """Return the start by which the probe knows the server. Raises HookError where it must not end."""
@@ -114,16 +99,6 @@ class Hook:
         return _identity(call, await self._heard(call.target))
 
     async def _heard(self, target: str) -> _Heard:
-        if self._settings.kill_dir is not None:
-            trouble = await gate_files.trouble(self._settings.kill_dir)
-            if trouble is not None:
-                remedy = "mount the shared volume into vllm-watch's container, to be written"
-                raise HookError(trouble, remedy)
-            asked = await gate_files.asked(self._settings.kill_dir)
-            if asked is None:
-                return _Heard(asked_seconds=None, starts=())
-            starts = () if asked.started_t is None else (asked.started_t,)
-            return _Heard(asked_seconds=self._tools.unix_time() - asked.t, starts=starts)
         if self._tools.gates is not None:
             probes = self._tools.gates.probes(target)
             return _Heard(asked_seconds=probes.liveness_asked_seconds, starts=probes.starts)

@@ -1,7 +1,7 @@
 """Finds the one process that is a target's vLLM server, or says why none can be taken for it.
 
 A process is taken only when all that is known agrees: its command line is vLLM's, it holds the socket of the
-target's port (or is named by a PID file), the target's address is one of its machine's, and it started when
+target's port, the target's address is one of its machine's, and it started when
 the server that was observed did. With two that fit, none is taken.
 Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
 """
@@ -16,15 +16,14 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, listening
+from vllm_watch.restart.hooks import base
 from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
-from vllm_watch.support import regular_file
+from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
 """vLLM computes its start from the same clock ticks and boot time; the latter is a whole second and moves by
 one when the clock is set."""
-_PID_FILE_BYTES_MAX = 64
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -42,22 +41,16 @@ class Server:
         return _descendants(self.facts.pid, self.all)
 
 
-async def find(
-    tools: base.Tools,
-    call: base.HookCall,
-    *,
-    port: int | None = None,
-    pid_file: Path | None = None,
-) -> Server:
+async def find(tools: base.Tools, call: base.HookCall) -> Server:
     """Return the server of the call's target.
 
     Raises:
         HookError: where none, or more than one, can be taken for it.
     """
     parts = urlsplit(call.url)
-    port = port or parts.port or _PORT_OF_SCHEME.get(parts.scheme)
+    port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
-    return await asyncio.to_thread(_find, tools.procfs, call, port, pid_file, addresses)
+    return await asyncio.to_thread(_find, tools.procfs, call, port, addresses)
 
 
 def is_server(cmdline: tuple[str, ...] | None) -> bool:
@@ -80,18 +73,6 @@ def is_server(cmdline: tuple[str, ...] | None) -> bool:
     )
 
 
-def is_engine_part(facts: ProcessFacts) -> bool:
-    """Of a server's descendants: is it an engine or a worker (not, say, a resource tracker)?"""
-    text = " ".join(facts.cmdline or ())
-    name = facts.name or ""
-    return (
-        name.startswith("VLLM::")
-        or text.startswith("VLLM::")
-        or is_server(facts.cmdline)  # forked, before it has a title
-        or "multiprocessing.spawn" in text
-    )
-
-
 def everything(procfs: Path) -> dict[int, ProcessFacts]:
     """Return what is known of every process of the tree."""
     reader = ProcReader(procfs)
@@ -108,20 +89,12 @@ def _find(
     procfs: Path,
     call: base.HookCall,
     port: int | None,
-    pid_file: Path | None,
     addresses: frozenset[str],
 ) -> Server:
     all_ = everything(procfs)
-    if pid_file is not None:
-        candidates = [_of_pid_file(pid_file, all_)]
-        where = f"PID file {pid_file}"
-        by_port = call.process_start_time is None
-    else:
-        candidates = [pid for pid, facts in all_.items() if _is_topmost(facts, all_)]
-        where = f"port {port}"
-        by_port = True
-    if by_port and port is not None:
-        ours = call.process_start_time is None and pid_file is None
+    candidates = [pid for pid, facts in all_.items() if _is_topmost(facts, all_)]
+    if port is not None:
+        ours = call.process_start_time is None
         told = {pid: _listens(procfs, pid, all_, port, addresses, ours) for pid in candidates}
         candidates = [pid for pid, listens in told.items() if listens]
         if not candidates and None in told.values():
@@ -129,27 +102,9 @@ def _find(
             remedy = "run vllm-watch as the server's user, or with CAP_SYS_PTRACE and CAP_KILL"
             raise HookError(cause, remedy)
     if not candidates:
-        remedy = "check that it runs on this host, and the hook's port; see docs/hooks/signal.md"
-        raise HookError(f"no vLLM server is found by {where} of {call.url}", remedy)
-    return Server(facts=_the_observed(call, [all_[pid] for pid in candidates], where), all=all_)
-
-
-def _of_pid_file(path: Path, all_: dict[int, ProcessFacts]) -> int:
-    try:
-        pid = int(regular_file.read(path, _PID_FILE_BYTES_MAX))
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it holds no number"
-        raise HookError(f"PID file {path} says nothing: {why}", "check pid_file") from None
-    facts = all_.get(pid)
-    if facts is None or facts.state in _GONE:
-        cause = f"process {pid} of PID file {path} does not run"
-        raise HookError(cause, "let the server's start write the file again")
-    if not is_server(facts.cmdline):
-        cause = f"process {pid} of PID file {path} is no vLLM server but {facts.name}"
-        raise HookError(
-            cause, "let the file hold the PID of vLLM itself, not of a script around it"
-        )
-    return pid
+        remedy = "check that it runs on this host and listens on that port"
+        raise HookError(f"no vLLM server is found by port {port} of {call.url}", remedy)
+    return Server(facts=_the_observed(call, [all_[pid] for pid in candidates]), all=all_)
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
@@ -169,10 +124,10 @@ def _listens(
 ) -> bool | None:
     """Does it hold the target's socket? None: what it holds may not be seen."""
     try:
-        wanted = listening.sockets(procfs, pid, port)
-        if not wanted or (only_ours and not listening.same_network(procfs, pid)):
+        wanted = _listening_sockets(procfs, pid, port)
+        if not wanted or (only_ours and not _same_network(procfs, pid)):
             return False
-        if not any(listening.is_local(addresses, procfs, each) for each in (pid, None)):
+        if not any(_is_local(addresses, procfs, each) for each in (pid, None)):
             return False
         family = [pid, *(each.pid for each in _descendants(pid, all_))]
         return any(wanted & sockets.held(procfs, each) for each in family)
@@ -180,7 +135,7 @@ def _listens(
         return None
 
 
-def _the_observed(call: base.HookCall, found: list[ProcessFacts], where: str) -> ProcessFacts:
+def _the_observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
     expected = call.process_start_time
     if expected is not None:
         same = [facts for facts in found if started_at(facts, expected)]
@@ -191,7 +146,9 @@ def _the_observed(call: base.HookCall, found: list[ProcessFacts], where: str) ->
         found = same
     if len(found) > 1:
         pids = ", ".join(str(facts.pid) for facts in found)
-        raise HookError(f"by {where} several servers are found: {pids}", "set pid_file")
+        raise HookError(
+            f"several servers are found by its port: {pids}", "end the one that is not meant"
+        )
     return found[0]
 
 
@@ -233,3 +190,28 @@ async def _addresses(host: str) -> frozenset[str]:
         cause = f"{host} cannot be resolved, so whether it is this host cannot be told"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
+
+
+def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
+    """Return the inodes of the TCP sockets that listen on the port in the process's network namespace."""
+    return {
+        each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
+    }
+
+
+def _same_network(procfs: Path, pid: int) -> bool:
+    """Is the process in our own network namespace?"""
+    try:
+        return (
+            os.stat(procfs / str(pid) / "ns" / "net").st_ino == os.stat("/proc/self/ns/net").st_ino
+        )
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+
+
+def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
+    """Is one of them an address of the process's network namespace? None: of our own."""
+    folder = NET if pid is None else procfs / str(pid) / "net"
+    return any(is_here(each, folder) for each in addresses)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_watch.errors import HookError
-from vllm_watch.restart.hooks import base, engine_api, systemctl
+from vllm_watch.restart.hooks import base, engine_api, server_process, systemctl
 from vllm_watch.restart.hooks.server_process import Server
 from vllm_watch.sources import pid_namespace
 from vllm_watch.sources.processes import ProcessFacts
@@ -26,7 +26,7 @@ _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
 # They end when their one child ends.
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
-_SAY = "say who starts it again in supervised_by, once you have seen it do so"
+_SAY = "set relaunches: true, once you have seen something start it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,26 @@ class Supervision:
     relaunches: bool | None  # None: it cannot be told
     text: str
     remedy: str = _SAY
+
+
+async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
+    """Say why ending the server would leave it dead, or None."""
+    found = await finding(tools, call)
+    return None if found.ok else found.text
+
+
+async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
+    """Find the target's server and who looks after it."""
+    try:
+        server = await server_process.find(tools, call)
+    except HookError as error:
+        return base.Finding(ok=False, text=error.cause, remedy=error.remedy)
+    found = await of(tools, server)
+    if found.relaunches:
+        return base.Finding(ok=True, text=found.text)
+    return base.Finding(
+        ok=False, text=f"nothing is known to start it again: {found.text}", remedy=found.remedy
+    )
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:

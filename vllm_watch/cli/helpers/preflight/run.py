@@ -5,16 +5,18 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
 from vllm_watch.cli.helpers import exit_status, progress, terminal
-from vllm_watch.cli.helpers.preflight import text as preflight_text
 from vllm_watch.cli.helpers.preflight.facts import gather
 from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
+from vllm_watch.support.visible import visible, visible_lines
 
 _TERMINATED = 128 + signal.SIGTERM  # as shells say it
 
@@ -62,7 +64,44 @@ def _say(order: Order, facts: Facts, verdict: Verdict) -> None:
         print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
         return
     colours = terminal.takes_colours(out)
-    print("\n".join(preflight_text.lines(facts, verdict, colours=colours)), file=out, flush=True)
+    print("\n".join(_lines(facts, verdict, colours=colours)), file=out, flush=True)
+
+
+_WORDS = {OK: "ok", WARNING: "warning", PROBLEM: "PROBLEM", UNKNOWN: "unknown"}
+_COLOURS = {OK: "\033[32m", WARNING: "\033[33m", PROBLEM: "\033[1;31m", UNKNOWN: "\033[2m"}
+_END = "\033[0m"
+
+
+def _lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
+    """A line for each finding, with its fixes below, and the end in one line."""
+    found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
+    return [
+        f"launch: {visible(facts.command.shown())}",
+        "",
+        *found,
+        "",
+        _end(verdict, colours=colours),
+    ]
+
+
+def _finding(finding: Finding, *, colours: bool) -> Iterator[str]:
+    word = f"{_WORDS[finding.status]:8}"
+    if colours:
+        word = f"{_COLOURS[finding.status]}{word}{_END}"
+    yield f"{word} {finding.check:13} {visible_lines(finding.text)}"
+    for fix in finding.fixes:
+        yield visible_lines(f"{'':9}→ {fix.what}" + (f":  {fix.command}" if fix.command else ""))
+
+
+def _end(verdict: Verdict, *, colours: bool) -> str:
+    count = len(verdict.problems)
+    unknown = sum(each.status == UNKNOWN for each in verdict.findings)
+    if count:
+        text, status = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}", PROBLEM
+    else:
+        text, status = "GO: nothing that is known stands in the way", OK
+    text += f" ({unknown} unknown)" if unknown else ""
+    return f"{_COLOURS[status]}{text}{_END}" if colours else text
 
 
 def _tell(text: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
-from vllm_watch.sources.kubernetes_pods import Pod, pod_of
+from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
 """How long a watch is asked for. A connection that died without a word is noticed a call later, at most."""

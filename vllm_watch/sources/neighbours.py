@@ -1,31 +1,19 @@
-"""Targets of this host: the vLLM servers that its processes and sockets show.
-
-One that was found stays a target when its process is gone: that is what a crash looks like. A reload of
-the configuration forgets it.
-"""
+"""The vLLM servers that run on this host, asked where their processes leave doubt; and those beside a target."""
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import structlog
-
 from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call
-from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import host_servers, http
-from vllm_watch.sources.engine_processes import PORT_DEFAULT
-from vllm_watch.sources.host_servers import CONSUMER, PRODUCER, HostServer
+from vllm_watch.sources.host_servers import HostServer
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support import threads
-
-_log = structlog.get_logger()
 
 NONE_FOUND = "no vLLM server runs on this host"
 REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
@@ -35,35 +23,6 @@ _LOOK_SECONDS = (
 )
 _NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
-
-
-class HostTargets:
-    """The servers of one procfs tree, found so far."""
-
-    def __init__(self, procfs: Path = Path("/proc")) -> None:
-        self._procfs = procfs
-        self._listing = ProcessListing(procfs)
-        self._found: dict[str, HostServer] | None = None  # by URL; None: not looked yet
-
-    @property
-    def found_none(self) -> bool:
-        """Has a look that ended found nothing?"""
-        return self._found == {}
-
-    async def read(self) -> list[TargetConfig]:
-        """Look; return all that were found since the start. Never raises for what is found."""
-        seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:  # unknown is not none
-            return targets_of(self._found or {})
-        new = [each for each in seen if each.url not in (self._found or {})]
-        if new:
-            told = ", ".join(_shown(each) for each in new)
-            text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {told}"
-            _log.info("vllm_found", servers=[each.url for each in new], text=text)
-        elif self._found is None:
-            _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
-        self._found = (self._found or {}) | {each.url: each for each in new}
-        return targets_of(self._found)
 
 
 class Neighbours:
@@ -95,7 +54,7 @@ class Neighbours:
         port = urlsplit(url).port
         if any(urlsplit(each.url).port == port for each in sure):
             return call
-        seen = f"other vLLM servers on this host: {', '.join(map(_shown, sure))}" if sure else "no vLLM API server is seen on this host"  # fmt: skip
+        seen = f"other vLLM servers on this host: {', '.join(map(shown, sure))}" if sure else "no vLLM API server is seen on this host"  # fmt: skip
         return replace(call, error=f"{call.error} ({seen})")
 
 
@@ -142,27 +101,8 @@ async def _believed(server: HostServer, session: Session) -> HostServer | None:
     return HostServer(server.url, server.model or "".join(models[:1]).rpartition("/")[2])
 
 
-def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """A decode (`kv_consumer`) exchanges KV with the prefills (`kv_producer`) of its model."""
-    producers: dict[str, list[str]] = defaultdict(list)
-    for each in found.values():
-        if each.kv_role == PRODUCER:
-            producers[each.model].append(_target(each.url).name)
-    return [
-        _target(each.url, producers[each.model] if each.kv_role == CONSUMER else ())
-        for each in found.values()
-    ]
-
-
-def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """`vllm` at the usual port, as it was always called there; elsewhere the port tells them apart."""
-    parts = urlsplit(url)
-    name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
-    name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name
-    return TargetConfig(url=url, name=name, peers=tuple(peers))
-
-
-def _shown(server: HostServer) -> str:
+def shown(server: HostServer) -> str:
+    """Return model and address as a sentence names them."""
     parts = urlsplit(server.url)
     host = "" if parts.hostname == "127.0.0.1" else parts.hostname
     return f"{server.model} at {host}:{parts.port}".removeprefix(" at ")

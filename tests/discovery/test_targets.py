@@ -1,15 +1,15 @@
-"""Discovery: what stands in files and names is watched, and what goes wrong takes nothing away."""
+"""Discovery: what stands in files is watched, and what goes wrong takes nothing away."""
 
 import asyncio
 import json
-import socket
 import threading
 
 import pytest
 import structlog
 
 from vllm_watch.config import load
-from vllm_watch.sources.targets import Discovery
+from vllm_watch.discovery.files import FileTargets
+from vllm_watch.discovery.targets import Discovery
 
 FILES = {
     "json": (
@@ -97,29 +97,6 @@ class Clock:
     def after(self, seconds):
         self.now += seconds
         return self.now
-
-
-class Dns:
-    """Plays the system's resolver: answers as told, fails as told, or hangs."""
-
-    def __init__(self, *addresses):
-        self.answer = addresses
-        self.asked = 0
-        self.go_on = threading.Event()
-        self.go_on.set()
-
-    def __call__(self, host, port):
-        self.asked += 1
-        self.go_on.wait(30)
-        if isinstance(self.answer, OSError):
-            raise self.answer
-        return [
-            (
-                socket.AF_INET6 if ":" in address else socket.AF_INET,
-                socket.SOCK_STREAM, 6, "", (address, port),
-            )
-            for address in self.answer
-        ]  # fmt: skip
 
 
 async def test_static_targets_are_told_once():
@@ -244,120 +221,22 @@ async def test_a_file_of_more_than_ten_thousand_is_told(tmp_path):
     }
 
 
-async def test_dns_addresses_are_targets(tmp_path):
-    """Every address of the name is a target, in the name's group."""
-    dns = Dns("10.0.0.2", "10.0.0.1")
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc", "port": 8001}]), dns)
+async def test_reload_while_files_are_read_is_not_answered_with_the_old_ones(tmp_path, monkeypatch):
+    """What the old configuration found is dropped, nothing fails, and the new one is read at once."""
+    (tmp_path / "t.json").write_text('[{"targets": ["a:1"]}]')
+    reading, go_on, read = threading.Event(), threading.Event(), FileTargets.read
 
-    found = await discovery.refresh(0)
+    def slow(files):
+        reading.set()
+        go_on.wait(30)
+        return read(files)
 
-    assert [(one.url, one.group) for one in found] == [
-        ("http://10.0.0.1:8001", "vllm.svc"),
-        ("http://10.0.0.2:8001", "vllm.svc"),
-    ]
-
-
-async def test_a_server_with_both_families_is_watched_once(tmp_path):
-    """IPv6 addresses are taken where there is no other, but never link-local ones."""
-    both, only = Dns("fd00::1", "10.0.0.1"), Dns("fd00::1", "fe80::1%eth0")
-    settings = config(tmp_path, dns=[{"host": "vllm.svc"}])
-
-    assert urls(await Discovery(settings, both).refresh(0)) == ["http://10.0.0.1:8000"]
-    assert urls(await Discovery(settings, only).refresh(0)) == ["http://[fd00::1]:8000"]
-
-
-async def test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes(tmp_path):
-    """A resolver that fails says nothing about servers; but what it said is not believed for ever."""
-    dns, clock = Dns("10.0.0.1"), Clock()
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc"}]), dns)
-    await discovery.refresh(clock.now)
-    dns.answer = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-
-    assert await discovery.refresh(clock.after(600)) is None
-    assert discovery.problems == {
-        "vllm.svc": "cannot be looked up: Temporary failure in name resolution; its last addresses (1) are kept"
-    }
-    assert names(await discovery.refresh(clock.after(30))) == []
-    dns.answer = ("10.0.0.1",)
-    assert names(await discovery.refresh(clock.after(30))) == ["10.0.0.1-8000"]
-    assert discovery.problems == {}
-
-
-async def test_an_address_goes_when_two_answers_lack_it(tmp_path):
-    """One partial answer takes nothing away; the second does."""
-    dns, clock = Dns("10.0.0.1", "10.0.0.2"), Clock()
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc"}]), dns)
-    await discovery.refresh(clock.now)
-    dns.answer = ("10.0.0.1",)
-
-    assert await discovery.refresh(clock.after(30)) is None
-    assert names(await discovery.refresh(clock.after(30))) == ["10.0.0.1-8000"]
-
-
-@pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_NODATA])
-async def test_a_name_without_addresses_is_an_answer(tmp_path, code):
-    """Scaled to zero, a service has no address: after two such answers there is no target."""
-    dns, clock = Dns("10.0.0.1"), Clock()
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc"}]), dns)
-    await discovery.refresh(clock.now)
-    dns.answer = socket.gaierror(code, "nothing")
-
-    assert await discovery.refresh(clock.after(30)) is None
-    assert names(await discovery.refresh(clock.after(30))) == []
-    assert discovery.problems == {"vllm.svc": "has no address"}
-
-
-async def test_a_resolver_that_hangs_is_not_asked_again(tmp_path, monkeypatch):
-    """A lookup that does not end is given up on, kept for its late answer, and joined by no second one."""
-    monkeypatch.setattr("vllm_watch.sources.discovery_dns._LOOKUP_SECONDS_MAX", 0.05)
-    dns, clock = Dns("10.0.0.1"), Clock()
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc"}]), dns)
-    dns.go_on.clear()
-
-    for _ in range(3):
-        await discovery.refresh(clock.after(30))
-    assert discovery.problems == {"vllm.svc": "cannot be looked up: no answer within 0.05 seconds"}
-    assert dns.asked == 1
-
-    monkeypatch.setattr("vllm_watch.sources.discovery_dns._LOOKUP_SECONDS_MAX", 30)
-    dns.go_on.set()
-    assert names(await discovery.refresh(clock.after(30))) == ["10.0.0.1-8000"]
-
-
-async def test_the_systems_resolver_is_asked(tmp_path):
-    """Without a resolver of the test's own, the real one answers."""
-    discovery = Discovery(config(tmp_path, dns=[{"host": "localhost", "port": 8000}]))
-
-    assert urls(await discovery.refresh(0)) == ["http://127.0.0.1:8000"]
-
-
-async def test_a_new_configuration_remembers_what_stays(tmp_path):
-    """After a reload during an outage of DNS, names that are still in the file keep their addresses."""
-    dns = Dns("10.0.0.1")
-    discovery = Discovery(config(tmp_path, dns=[{"host": "vllm.svc"}]), dns)
-    await discovery.refresh(0)
-    dns.answer = socket.gaierror(socket.EAI_AGAIN, "no")
-
-    discovery.reconfigure(
-        config(tmp_path, dns=[{"host": "vllm.svc"}], targets=[{"url": "http://new:1"}])
-    )
-    assert names(await discovery.refresh(1)) == ["new-1", "10.0.0.1-8000"]
-
-    discovery.reconfigure(config(tmp_path))
-    assert names(await discovery.refresh(2)) == []
-
-
-async def test_a_reload_while_a_name_is_looked_up_is_not_answered_with_the_old_one(tmp_path):
-    """What the old configuration found is dropped, nothing fails, and the new one is looked at at once."""
-    dns = Dns("10.0.0.1")
-    hosts = [{"host": "a.svc"}, {"host": "b.svc"}]
-    discovery = Discovery(config(tmp_path, dns=hosts), dns)
-    dns.go_on.clear()
+    monkeypatch.setattr(FileTargets, "read", slow)
+    discovery = Discovery(config(tmp_path, file_sd=["t.json"]))
     looking = asyncio.create_task(discovery.refresh(0))
-    while dns.asked < 2:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(reading.wait, 30)
     discovery.reconfigure(config(tmp_path, targets=[{"url": "http://new:1"}]))
-    dns.go_on.set()
+    go_on.set()
 
     assert await looking is None
     assert names(await discovery.refresh(1)) == ["new-1"]

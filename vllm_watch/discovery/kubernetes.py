@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from vllm_watch.clients.kubernetes import Api, NewSession, in_cluster
 from vllm_watch.clients.signed_post import new_session
+from vllm_watch.discovery.pod_watch import PodWatch
+from vllm_watch.discovery.pods import DECODE, PREFILL, Pod
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.target import TargetConfig, slug
-from vllm_watch.sources.kubernetes_pods import DECODE, PREFILL, Pod
-from vllm_watch.sources.pod_watch import PodWatch
 
 _log = structlog.get_logger()
 

@@ -9,10 +9,9 @@ from structlog.testing import capture_logs
 
 from tests.sources.wire import Wire, wire
 from vllm_watch.config import Config, load
+from vllm_watch.discovery.targets import Discovery, is_allowed
 from vllm_watch.errors import ConfigError
 from vllm_watch.sources import http
-from vllm_watch.sources.discovery_scope import is_allowed
-from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import VllmSource
 
 KEY = "key-of-all-engines-0123456789"

@@ -1,4 +1,4 @@
-"""Which targets there are: those written out, and those of this host, file_sd files, DNS names and Kubernetes, joined.
+"""Which targets there are: those written out, and those of this host, file_sd files and Kubernetes, joined.
 
 The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
 wrong is said once, and never makes a list shorter that was good.
@@ -6,22 +6,24 @@ wrong is said once, and never makes a list shorter that was good.
 
 import asyncio
 import contextlib
+import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 
 from vllm_watch.config import Config
+from vllm_watch.discovery.files import FileTargets
+from vllm_watch.discovery.host import HostTargets
 from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
+from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
-from vllm_watch.sources import discovery_dns, discovery_scope
-from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
-from vllm_watch.sources.discovery_files import FileTargets
-from vllm_watch.sources.discovery_host import NONE_FOUND, REMEDY, HostTargets
+from vllm_watch.sources.neighbours import NONE_FOUND, REMEDY
 
 if TYPE_CHECKING:
-    from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
+    from vllm_watch.discovery.kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
 
@@ -30,18 +32,16 @@ _CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
 # Pods come and go in crowds. An engine that is told to end takes longer to close its port.
 _CROWD_SECONDS = 0.1
 
+_NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
+
 
 class Discovery:
     """All targets of a configuration, looked for again every `discovery.refresh_seconds`; pods are followed."""
 
-    def __init__(
-        self, config: Config, resolve: Resolve = discovery_dns.resolve, environ: Mapping[str, str] = os.environ
-    ) -> None:  # fmt: skip
-        self._resolve = resolve
+    def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._config = config
         self._files: FileTargets | None = None
-        self._names: list[DnsTargets] = []
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -56,9 +56,8 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Take a new configuration; what is remembered of files, names and pods that stay is kept."""
+        """Take a new configuration; what is remembered of files and pods that stay is kept."""
         settings = config.discovery
-        remembered = {name.settings: name for name in self._names}
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
         self._pods = [followed.get(each) or self._follow(each) for each in wanted]
@@ -68,9 +67,6 @@ class Discovery:
         self._config = config
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
-        self._names = [
-            remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
-        ]
         self._due_s = float("-inf")
         self._targets = None  # the same servers may be given another key: they are told anew
 
@@ -82,13 +78,13 @@ class Discovery:
         return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
-        from vllm_watch.sources import discovery_kubernetes  # noqa: PLC0415 - brings a client of its own
+        from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - brings a client of its own
 
-        return discovery_kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
+        return kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong now, in words, by file or host name; empty when all is healthy."""
+        """What is wrong now, in words, by file or cluster; empty when all is healthy."""
         return self._problems
 
     @property
@@ -130,7 +126,7 @@ class Discovery:
             self._due_s = now_monotonic + (
                 min(seconds, _NONE_SECONDS) if waits_for_one else seconds
             )
-            self._seen = await self._looked(now_monotonic)
+            self._seen = await self._looked()
         found, problems = await self._found()
         if config is not self._config:
             return (
@@ -153,7 +149,7 @@ class Discovery:
             problems |= pods.problems
         return self._within(found), problems
 
-    async def _looked(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
+    async def _looked(self) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
         if self._files is not None:
@@ -161,18 +157,12 @@ class Discovery:
             found = self._without_key(found)
         if self._host is not None:
             found += await self._host.read()
-        names = self._names
-        looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in names))
-        for name, targets in zip(names, looked_up, strict=True):
-            found += targets
-            if name.problem:
-                problems[name.settings.host] = name.problem
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
         """Those that may be asked; what is left out is said when it changes, and is no failure."""
         allow = self._config.discovery.allow
-        allowed = discovery_scope.within(found, allow)
+        allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
         if left_out and left_out != self._left_out:
             remedy = "add their hosts to discovery.allow if they are yours"
@@ -188,7 +178,7 @@ class Discovery:
             self._told_of_key = True
             remedy = "list their hosts in discovery.allow"
             _log.warning("api_key_withheld", targets=len(found), because="others named them", remedy=remedy)  # fmt: skip
-        return discovery_scope.without_key(found)
+        return without_key(found)
 
     def _joined(
         self, found: list[TargetConfig], problems: dict[str, str]
@@ -226,3 +216,34 @@ def _without_clashes(
         kept.append(target.model_copy(update={"name": ""}) if clashes else target)
         taken.add(target.name)
     return kept
+
+
+def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
+    """Return those whose host is allowed; all of them where nothing is said."""
+    return [each for each in targets if not allow or is_allowed(each.url, allow)]
+
+
+def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
+    """Return them as targets that are never shown our key."""
+    return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
+
+
+def is_allowed(url: str, allow: Sequence[str]) -> bool:
+    """Is the URL's host one of these names (`*.` stands for any below), addresses or networks?"""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return any(_names(host, each.lower()) for each in allow)
+    return any(_holds(each, address) for each in allow)
+
+
+def _names(host: str, pattern: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False  # a name says nothing of addresses: it may be made to lead anywhere

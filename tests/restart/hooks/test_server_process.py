@@ -1,0 +1,168 @@
+"""The search for a target's server, among real processes that pose as vLLM: command line, titles, children."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.restart.hooks.calls import alive, call, started, until
+from vllm_watch.restart.hooks import base, server_process, supervisor
+
+POSING = Path(__file__).parent / "posing_vllm.py"
+
+
+@dataclass
+class Vllm:
+    process: subprocess.Popen
+    port: int
+    engine: int
+    worker: int
+    helper: int
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def call(self, **changed):
+        told = {"url": f"http://127.0.0.1:{self.port}", "process_start_time": started(self.pid)}
+        return call(**(told | changed))
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start servers that pose as vLLM; nothing of them outlives the test."""
+    program = tmp_path / "bin" / "vllm"
+    program.parent.mkdir()
+    program.symlink_to(POSING)
+    servers = []
+
+    def start(*words):
+        argv = [sys.executable, str(program), "serve", *words]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        servers.append(Vllm(process, *map(int, process.stdout.readline().split())))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        for pid in (server.pid, server.engine, server.worker, server.helper):
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        server.process.stdout.close()
+        server.process.wait(10)
+
+
+async def pid_found(told):
+    return (await server_process.find(base.Tools(), told)).facts.pid
+
+
+async def why_not(told):
+    """Return why no server is taken, as the command hook with `relaunches: false` reports it."""
+    return await supervisor.refusal(base.Tools(), told)
+
+
+async def test_server_is_found_beside_another_one(serve):
+    """By port and start; what it has started is known with it."""
+    vllm, other = serve(), serve()
+    found = await server_process.find(base.Tools(), vllm.call())
+    assert found.facts.pid == vllm.pid
+    assert {vllm.engine, vllm.worker, vllm.helper} <= {each.pid for each in found.descendants()}
+    assert await pid_found(other.call(process_start_time=None)) == other.pid
+
+
+async def test_server_whose_parent_is_gone_is_found(serve, tmp_path):
+    """Started by a shell that has ended, it belongs to another parent and is still the one on its port."""
+    serve()
+    program = tmp_path / "bin" / "vllm"
+    (tmp_path / "said").touch()
+    script = f"{sys.executable} {program} serve >> {tmp_path}/said & echo $! > {tmp_path}/pid"
+    subprocess.run(["/bin/sh", "-c", script], check=True, timeout=10)
+    assert until(lambda: (tmp_path / "said").read_text().endswith("\n"))
+    port, *others = map(int, (tmp_path / "said").read_text().split())
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        url = f"http://localhost:{port}"
+        assert await pid_found(call(url=url, process_start_time=started(pid))) == pid
+    finally:
+        for each in filter(alive, [pid, *others]):
+            os.kill(each, signal.SIGKILL)
+
+
+async def test_zombie_is_no_server(serve):
+    """A server that has ended, unnoticed by its parent, is not found."""
+    vllm = serve()
+    os.kill(vllm.pid, signal.SIGKILL)
+    assert until(lambda: not alive(vllm.pid))
+    assert "no vLLM server is found" in await why_not(vllm.call())
+
+
+async def test_engine_that_lost_its_server_is_none(serve):
+    """An orphaned engine that still holds the port is not the server that was observed."""
+    vllm = serve("--engines-stay", "--stubborn")
+    told = vllm.call()
+    os.kill(vllm.pid, signal.SIGKILL)
+    vllm.process.wait(10)
+    assert "no vLLM server is found" in await why_not(told)
+    assert "no vLLM server is found" in await why_not(replace(told, process_start_time=None))
+
+
+async def test_another_incarnation_is_not_taken(serve):
+    """A server that began at another time was started again since: it is healthy for all we know."""
+    vllm = serve()
+    for seconds in (-60.0, 60.0):
+        told = vllm.call(process_start_time=started(vllm.pid) + seconds)
+        assert "did not start when the observed server did" in await why_not(told)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://192.0.2.1:{port}", "http://[2001:db8::1]:{port}", "http://127.0.0.1:1"]
+)
+async def test_server_of_another_host_is_not_ours(serve, url):
+    """The same port on another machine is another server, also where both started in the same second."""
+    vllm = serve()
+    told = vllm.call(url=url.format(port=vllm.port))
+    assert "no vLLM server is found" in await why_not(told)
+    unknown = vllm.call(url="http://no-such-host.invalid:1")
+    assert "cannot be resolved" in await why_not(unknown)
+
+
+async def test_two_that_fit_are_one_too_many(serve):
+    """Two servers that share a port cannot be told apart: none is taken."""
+    one = serve("--shared")
+    serve("--shared", "--port", str(one.port))
+    assert "several servers are found" in await why_not(one.call(process_start_time=None))
+
+
+async def test_server_that_nobody_starts_again(serve):
+    """Without a supervisor that is seen, a command that only ends it is refused."""
+    vllm = serve()
+    refused = await why_not(vllm.call())
+    assert refused.startswith("nothing is known to start it again: ")
+
+
+SERVERS = {
+    "/usr/bin/python3 /usr/local/bin/vllm serve m": True,
+    "/venv/bin/vllm serve m": True,
+    "python3.12 -m vllm.entrypoints.openai.api_server --model m": True,
+    "python -u -m vllm.entrypoints.api_server": True,
+    "python /opt/vllm/entrypoints/openai/api_server.py": True,
+    "VLLM::APIServer": True,
+    "VLLM::EngineCore": False,
+    "VLLM::Worker_TP0": False,
+    "/usr/bin/python3 /usr/local/bin/vllm bench": False,
+    "python -m vllm_watch run": False,
+    "/opt/venv/bin/python /opt/venv/bin/vllm-watch run": False,
+    "timeout 100 vllm serve m": False,
+    "tini -- vllm serve m": False,
+    "vim vllm serve": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize(("cmdline", "expected"), SERVERS.items())
+def test_server_is_known_by_its_command_line(cmdline, expected):
+    """vLLM however it is started; not its engines, not what wraps it, not vllm-watch."""
+    assert server_process.is_server(tuple(cmdline.split())) is expected

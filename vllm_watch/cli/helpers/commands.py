@@ -1,0 +1,67 @@
+"""The commands: what each is for, and its module, loaded when it is asked for."""
+
+import argparse
+import gc
+import importlib
+import sys
+from typing import Protocol, cast
+
+# Here and not in the modules, so that --help loads none of them.
+COMMANDS = {
+    "run": "watch vLLM servers and this host's GPUs, and serve what is seen",
+    "demo": "watch a simulated fleet: see it all without a GPU",
+    "read": "show what one /metrics says, in our fields",
+    "record": "write what a server says into a trace file",
+    "replay": "run a trace file through the same judgement as live",
+    "capacity": "say whether a model fits on a GPU, and what would make it fit",
+    "preflight": "check a launch of vLLM before it is made, and make it",
+    "gpus": "show who holds the memory of the GPUs, and what of it is stale",
+    "restart": "restart a target now, through the same guard as everything else",
+    "approve": "approve the restart that an incident waits for",
+    "silence": "no restart for one incident, for a while",
+    "pause": "no restarts at all, for a while or until resume",
+    "resume": "end a pause, and let what did not help be tried again",
+    "journal": "show what was done, by whom, and what came of it",
+    "advise": "say what could be set better, from what was seen",
+    "top": "look at a running vllm-watch in the terminal",
+    "diagnose": "say why a vLLM did not start, or what it died of, from its log",
+    "hook": "rehearse a restart hook: would it work, and would the server run again",
+    "notify": "send a test message through a notifier",
+    "probe": "say whether the watcher here answers: a container's health check",
+    "check-config": "say what a configuration means, or all that is wrong with it",
+    "completion": "print what bash or zsh needs to complete all of this",
+}
+
+
+class Command(Protocol):
+    """What a module in vllm_watch/cli offers."""
+
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; return the exit status."""
+
+
+def load(name: str) -> Command:
+    """Import the module of a command."""
+    gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
+    try:
+        _import_structlog_alone()
+        module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+    finally:
+        gc.enable()
+    return cast("Command", module)
+
+
+def _import_structlog_alone() -> None:
+    """It loads rich (for top) where that is installed, a tenth of a start, for tracebacks that we do not show."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]

@@ -1,0 +1,69 @@
+"""Targets of this host: the vLLM servers that its processes and sockets show.
+
+One that was found stays a target when its process is gone: that is what a crash looks like. A reload of
+the configuration forgets it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from vllm_watch.settings.target import TargetConfig
+from vllm_watch.sources.engine_processes import PORT_DEFAULT
+from vllm_watch.sources.host_servers import CONSUMER, PRODUCER, HostServer
+from vllm_watch.sources.neighbours import NONE_FOUND, REMEDY, servers, shown
+from vllm_watch.sources.process_listing import ProcessListing
+
+_log = structlog.get_logger()
+
+
+class HostTargets:
+    """The servers of one procfs tree, found so far."""
+
+    def __init__(self, procfs: Path = Path("/proc")) -> None:
+        self._procfs = procfs
+        self._listing = ProcessListing(procfs)
+        self._found: dict[str, HostServer] | None = None  # by URL; None: not looked yet
+
+    @property
+    def found_none(self) -> bool:
+        """Has a look that ended found nothing?"""
+        return self._found == {}
+
+    async def read(self) -> list[TargetConfig]:
+        """Look; return all that were found since the start. Never raises for what is found."""
+        seen = await servers(self._listing, self._procfs, known=self._found or {})
+        if seen is None:  # unknown is not none
+            return targets_of(self._found or {})
+        new = [each for each in seen if each.url not in (self._found or {})]
+        if new:
+            told = ", ".join(shown(each) for each in new)
+            text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {told}"
+            _log.info("vllm_found", servers=[each.url for each in new], text=text)
+        elif self._found is None:
+            _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
+        self._found = (self._found or {}) | {each.url: each for each in new}
+        return targets_of(self._found)
+
+
+def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
+    """A decode (`kv_consumer`) exchanges KV with the prefills (`kv_producer`) of its model."""
+    producers: dict[str, list[str]] = defaultdict(list)
+    for each in found.values():
+        if each.kv_role == PRODUCER:
+            producers[each.model].append(_target(each.url).name)
+    return [
+        _target(each.url, producers[each.model] if each.kv_role == CONSUMER else ())
+        for each in found.values()
+    ]
+
+
+def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
+    """`vllm` at the usual port, as it was always called there; elsewhere the port tells them apart."""
+    parts = urlsplit(url)
+    name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
+    name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name
+    return TargetConfig(url=url, name=name, peers=tuple(peers))
