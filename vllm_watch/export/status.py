@@ -19,7 +19,7 @@ from vllm_watch.board.day import Cells
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
-from vllm_watch.incidents import recurring
+from vllm_watch.incidents import recurrence
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
@@ -204,7 +204,7 @@ class Status:
             "ended_timestamp_seconds": incident.ended_t,
             "closes_timestamp_seconds": incident.closes_t,
             "worst": plain(plain_worst(incident.worst)),
-            "recurring": plain(recurring.plain(incident.recurring)),
+            "recurring": plain(recurrence.plain(incident.recurring)),
             "state": _state(incident),
         }
 

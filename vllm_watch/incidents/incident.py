@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents import recurring as recurrings
-from vllm_watch.incidents.recurring import Recurring
+from vllm_watch.incidents import recurrence
+from vllm_watch.incidents.recurrence import Recurring
 from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER
 
@@ -65,8 +65,8 @@ class Incident:
     closes_t: float | None = None  # while it recovers: when it is resolved if it stays so
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # did the last look find it?
-    times: int = 1  # how often it was active within the last hour
-    recurring: Recurring | None = None  # None: it was not active often enough for that
+    times: int = 1  # how often its trouble came, without a day in between
+    recurring: Recurring | None = None  # None: its trouble came once
     worst: Worst | None = None
     requests_lost: int | None = (
         None  # since it began, as far as counters tell (lost.py); None: not known
@@ -186,7 +186,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
     if incident.times > 1:
         said["times"] = incident.times
     if incident.recurring is not None:
-        said["recurring"] = recurrings.plain(incident.recurring)
+        said["recurring"] = recurrence.plain(incident.recurring)
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
     if incident.restart_targets:
@@ -224,7 +224,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
         phase=stored.text(said.get("phase", ACTIVE)),
         times=stored.count(said.get("times", 1)),
         stacks=stored.text(said.get("stacks", "")),
-        recurring=recurrings.from_plain(said.get("recurring")),
+        recurring=recurrence.from_plain(said.get("recurring")),
         worst=_worst(said.get("worst")),
         requests_lost=_count_or_none(said.get("requests_lost")),
         resolved_t=t if ended else None,
@@ -239,7 +239,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
     state["worst"] = plain_worst(incident.worst)
-    state["recurring"] = recurrings.plain(incident.recurring)
+    state["recurring"] = recurrence.plain(incident.recurring)
     return state
 
 
@@ -260,7 +260,7 @@ def restore(state: stored.Stored) -> Incident:
         stacks=stored.text(state.get("stacks", "")),
         family=stored.text(state.get("family", "")),
         times=stored.count(state["times"]),
-        recurring=recurrings.from_plain(state.get("recurring")),
+        recurring=recurrence.from_plain(state.get("recurring")),
         worst=_worst(state["worst"]),
         requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),

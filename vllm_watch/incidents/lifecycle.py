@@ -192,7 +192,12 @@ class Lifecycle:
         followed.renew(verdict, moment.t, moment.at_s)
         now = followed.incident
         if now.times != known.times:
-            times, followed.quiet_needed_s = self._recurrence.begun(now.trouble, moment.at_s)
+            times, followed.quiet_needed_s = self._recurrence.begun(known.trouble, moment.at_s)
+            now = replace(now, times=times)
+        if now.trouble != known.trouble:
+            times, followed.quiet_needed_s = self._recurrence.renamed(
+                known.trouble, now.trouble, moment.at_s
+            )
             now = replace(now, times=times)
         self._recurrence.seen(now.trouble, moment.at_s, active=True)
         now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
@@ -256,8 +261,7 @@ class Lifecycle:
     def _end(self, key: Key, t: float, resolution: str, follower: str = "") -> IncidentEvent:
         followed = self._followed.pop(key)
         if self._at_s is not None:
-            trouble = followed.incident.trouble
-            self._recurrence.ended(trouble, self._at_s, followed.quiet_needed_s)
+            self._recurrence.seen(followed.incident.trouble, self._at_s, active=False)
         ended = incident.ended(followed.incident, t, resolution)
         if follower:
             ended = replace(ended, related=(*ended.related, follower))

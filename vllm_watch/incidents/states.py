@@ -25,6 +25,7 @@ class _Given:
     incident: Incident
     life: tuple[float | None, int]  # of the process: its start, and how often counters began anew
     seen_s: float
+    times: int  # of the incident when it gave it first
 
 
 class States:
@@ -62,17 +63,22 @@ class States:
             each for each in open_
             if each.kind in STATE_OF and each.engine in (None, engine.engine) and each.cause != "health_failing"
         ]  # fmt: skip
-        candidates = [_Given(each, life, at_s) for each in ours if each.firing]
-        known = self._given.pop(engine.engine, None)
-        same = None if known is None else [each for each in ours if each.id == known.incident.id]
-        if known is not None and same and known.life == life:
-            first = same[0].phase == RECOVERING and same[0].times == 1
+        known = self._given.get(engine.engine)
+        same = [] if known is None else [each for each in ours if each.id == known.incident.id]
+        candidates = [_Given(each, life, at_s, each.times) for each in ours if each.firing]
+        if known is None or not same or known.life != life:
+            self._given.pop(engine.engine, None)
+        else:
+            for each in candidates:
+                each.times = known.times if each.incident.id == known.incident.id else each.times
+            first = same[0].phase == RECOVERING and same[0].times == known.times
             if at_s - known.seen_s < (RETURNED_SECONDS if first else QUIET_SECONDS_MAX):
-                candidates.append(_Given(same[0], life, known.seen_s))
+                candidates.append(_Given(same[0], life, known.seen_s, known.times))
         if not candidates:
             return None
-        self._given[engine.engine] = min(candidates, key=lambda each: ORDER.index(each.incident.kind))  # fmt: skip
-        return self._given[engine.engine]
+        given = min(candidates, key=lambda each: ORDER.index(each.incident.kind))
+        self._given[engine.engine] = given
+        return given
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
