@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents import recurrence
+from vllm_watch.incidents import recurrence, way
 from vllm_watch.incidents.recurrence import Recurring
+from vllm_watch.incidents.way import Step
 from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER
 
@@ -72,6 +73,7 @@ class Incident:
         None  # since it began, as far as counters tell (lost.py); None: not known
     )
     resolved_t: float | None = None  # None while it is open
+    way: tuple[Step, ...] = ()  # how it came to be as it is (way.py)
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
@@ -135,6 +137,11 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
         incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
         firing=False, ended_t=over_t, closes_t=None,
     )  # fmt: skip
+
+
+def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
+    """Return the incident with its present form as a step of its way; `changes`: made to it after its detector spoke."""
+    return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
@@ -225,6 +232,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
         times=stored.count(said.get("times", 1)),
         stacks=stored.text(said.get("stacks", "")),
         recurring=recurrence.from_plain(said.get("recurring")),
+        way=way.from_plain(said.get("way", ())),
         worst=_worst(said.get("worst")),
         requests_lost=_count_or_none(said.get("requests_lost")),
         resolved_t=t if ended else None,
@@ -240,6 +248,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
     state["evidence"] = plain_evidence(incident)
     state["worst"] = plain_worst(incident.worst)
     state["recurring"] = recurrence.plain(incident.recurring)
+    state["way"] = way.plain(incident.way)
     return state
 
 
@@ -261,6 +270,7 @@ def restore(state: stored.Stored) -> Incident:
         family=stored.text(state.get("family", "")),
         times=stored.count(state["times"]),
         recurring=recurrence.from_plain(state.get("recurring")),
+        way=way.from_plain(state.get("way", ())),
         worst=_worst(state["worst"]),
         requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),
