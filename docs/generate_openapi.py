@@ -261,9 +261,8 @@ def paths() -> Schema:
             "parameters": [query("target", text), query("state", {"enum": ["open", "resolved"]})],
             "responses": answers(said(ref("Incidents"))),
         }},
-        "/api/v1/incidents/{id}": {"get": {
-            "summary": "One incident; with debug=true also the way to its verdict", "parameters": [*by_id, query("debug", {"enum": ["true"]})],
-            "responses": answers(said(ref("IncidentExplained")), 404),
+        "/api/v1/incidents/{id}": {"get": {"summary": "One incident; with debug=true also the way to its verdict",
+            "parameters": [*by_id, query("debug", {"enum": ["true"]})], "responses": answers(said(ref("IncidentExplained")), 404),
         }},
         "/api/v1/history": {"get": {
             "summary": "The charts of a target over the last `seconds` (600), or of an incident: of one that ended as they stood then",
