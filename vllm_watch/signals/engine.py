@@ -187,6 +187,7 @@ class EngineTracker:
             kv_cache_free_tokens=_free(size, usage),
             kv_cache_time_to_full_seconds=self._time_to_full(),
             sleeping=sleeping,
+            sleep_level=state.sleep_level(sample.engine_sleep_state, sleeping=bool(sleeping)),
             generation_tokens_per_second=self._rate("generation_tokens"),
             prompt_tokens_per_second=self._rate("prompt_tokens"),
             requests_finished_per_second=finished_rate,

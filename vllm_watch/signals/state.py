@@ -149,6 +149,13 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
     return states["awake"] == 0
 
 
+def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
+    """Return 1 or 2 for a sleep that gives GPU memory back; 0: awake, or asleep with all of it (level 0)."""
+    if not sleeping or not states:
+        return int(sleeping)  # /is_sleeping alone: releases that have it know no level 0
+    return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
+
+
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
