@@ -28,9 +28,9 @@ def news(story):
 @pytest.mark.parametrize("made", [stall, collapse, failing])
 def test_what_comes_back_is_told_at_doubling_distances(period_s, made):
     """A minute of trouble every 10, 20 or 40 minutes, or every four hours, 33 times: it is news six times."""
-    story = Story(step=15.0)
+    story = Story(step=max(15.0, period_s / 80))
     for _ in range(33):
-        story.look(made(), times=4).look(made("clear"), times=period_s // 15 - 4)
+        story.look(made(), times=4).look(made("clear"), times=int(period_s / story.step) - 4)
     assert news(story) == [1, 2, 4, 8, 16, 32]
 
 

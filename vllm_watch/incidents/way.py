@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from vllm_watch.signals import stored
+from pydantic import TypeAdapter
 
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
@@ -87,12 +88,9 @@ def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
 
 def from_plain(said: Any) -> tuple[Step, ...]:
     """Make it of plain values. Raises one of stored.DAMAGE."""
-    return tuple(
-        Step(
-            stored.number(each["t"]), stored.text(each["event"]), stored.text(each["severity"]), stored.text(each["cause"]),
-            stored.flag(each["restart_advised"]), stored.text(each["summary"]), stored.text(each["rule"]),
-            stored.text(each["next_rule"]), stored.texts(each["evidence"]), stored.texts(each["against"]),
-            stored.texts(each["changes"]),
-        )
-        for each in said
-    )  # fmt: skip
+    return _steps().validate_python(said) if said else ()
+
+
+@cache
+def _steps() -> TypeAdapter[tuple[Step, ...]]:
+    return TypeAdapter(tuple[Step, ...])
