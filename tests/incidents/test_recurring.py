@@ -69,6 +69,16 @@ def test_another_cause_is_no_more_of_the_same():
     assert (other.recurring.times, other.recurring.told) == (3, False)
 
 
+def test_a_cause_that_is_known_only_later_each_time_is_the_same():
+    """It opens without a cause, hangs, and then waits for a rank: every time the same, and news at doubling distances."""
+    story = Story(step=15.0)
+    for _ in range(9):
+        for cause in ("unknown", "hang", "rank_wait"):
+            story.look(verdict("engine_stalled", cause=cause), times=4)
+        story.look(stall("clear"), times=80)
+    assert news(story) == [1, 2, 4, 8]
+
+
 def test_another_family_is_a_first_time():
     """Full caches that come again and again hide no slow engine; another cause of the same family is more of the same."""
     story = episodes(Story(), 3, made=partial(collapse, cause="kv_pinning"))

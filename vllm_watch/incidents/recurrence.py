@@ -5,6 +5,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_watch.signals import stored
+from vllm_watch.story.base import UNKNOWN
 from vllm_watch.support.durations import in_words
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class _Told:
     """The incident that people were told of, and how far the trouble had come by then, or by the end of it."""
 
     incident: str  # id
-    cause: str
+    causes: tuple[str, ...]  # that people were told of
     severity: str
     times: int
     ill_s: float
@@ -118,7 +119,8 @@ class Recurrence:
             return None
         ill_s, told = past.ill_for(at_s), past.told
         if told is None or told.incident == one.id or _is_news(told, one, past.times, ill_s):
-            told = past.told = _Told(one.id, one.cause, one.severity, past.times, ill_s)
+            causes = dict.fromkeys((*(told.causes if told else ()), one.cause))
+            told = past.told = _Told(one.id, tuple(causes), one.severity, past.times, ill_s)
         if past.times == 1:
             return None
         within_s = (at_s if past.ended_s is None else past.ended_s) - past.first_s
@@ -145,7 +147,7 @@ class Recurrence:
 
 def _is_news(told: _Told, one: "Incident", times: int, ill_s: float) -> bool:
     """Is it another cause or worse, or has the trouble doubled since people were told?"""
-    same = bool(one.family) or told.cause == one.cause
+    same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     more_s = min(DOUBLED * told.ill_s, told.ill_s + UNTOLD_SECONDS_MAX)
     return not same or worse or times >= DOUBLED * told.times or ill_s > more_s
@@ -155,9 +157,9 @@ def _forgotten(past: _Past, at_s: float) -> bool:
     return past.ended_s is not None and at_s - past.ended_s > FORGOTTEN_SECONDS
 
 
-def _kept(name: str, cause: str, severity: str, times: int, ill_s: float) -> _Told:
+def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float) -> _Told:
     return _Told(
-        stored.text(name), stored.text(cause), stored.text(severity), stored.count(times), stored.number(ill_s)
+        stored.text(name), stored.texts(causes), stored.text(severity), stored.count(times), stored.number(ill_s)
     )  # fmt: skip
 
 
