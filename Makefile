@@ -30,7 +30,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
 
-.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ bench-detection: $(DEV)/.installed  ## judge all labelled runs of the lab and wr
 
 bench-history: $(DEV)/.installed  ## judge a stored week of 20 engines with replay --prometheus (a quarter of an hour; BENCH_ARGS='--days 1 --engines 4')
 	$(BIN)/python -m benchmarks.history_week $(BENCH_ARGS)
+
+golden: $(DEV)/.installed  ## replay recordings and compare every judgement with the last time (GOLDEN_TRACES='DIR…' STORED=DIR GOLDEN_ARGS=--save)
+	@$(BIN)/python benchmarks/golden.py $(GOLDEN_TRACES) --stored $(or $(STORED),.golden) $(GOLDEN_ARGS)
 
 screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, of every state of the page (a quarter of an hour)
 	$(BIN)/python docs/take_screenshots.py

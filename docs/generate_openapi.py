@@ -21,6 +21,7 @@ from vllm_watch.board.history import SPANS
 from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
 from vllm_watch.export.status import LEFT_OUT
+from vllm_watch.incidents import way
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
@@ -103,6 +104,9 @@ def schemas() -> Schema:
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
         "IncidentShown": incident,
+        "IncidentExplained": {"allOf": [ref("IncidentShown"), {"type": "object", "properties": {"explanation": record(
+            no_page=text, no_restart=text, way=listed(TypeAdapter(way.Step).json_schema(mode="serialization")),
+        )}}]},
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),
             advice=listed(ref("Advice")), signals=optional(ref("TargetSignals")),
@@ -257,7 +261,9 @@ def paths() -> Schema:
             "parameters": [query("target", text), query("state", {"enum": ["open", "resolved"]})],
             "responses": answers(said(ref("Incidents"))),
         }},
-        "/api/v1/incidents/{id}": {"get": {"summary": "One incident", "parameters": by_id, "responses": answers(said(ref("IncidentShown")), 404)}},
+        "/api/v1/incidents/{id}": {"get": {"summary": "One incident; with debug=true also the way to its verdict",
+            "parameters": [*by_id, query("debug", {"enum": ["true"]})], "responses": answers(said(ref("IncidentExplained")), 404),
+        }},
         "/api/v1/history": {"get": {
             "summary": "The charts of a target over the last `seconds` (600), or of an incident: of one that ended as they stood then",
             "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],

@@ -22,6 +22,7 @@ COMMANDS = {
 }
 READING = {
     "journal": ("journal",),
+    "explain": ("explain", "engine_down-a-1"),
     "top": ("top", "--once"),
     "advise": ("advise",),
 }

@@ -185,7 +185,7 @@ async def test_what_recurs_says_how_often(server, board):
     often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
     recurs = incident("again") | {
         "times": 3,
-        "recurring": {**often, "earlier": "", "longer": False},
+        "recurring": {**often, "earlier": ""},
     }
     board.tell(made(recurs))
     async with watching(server).run_test(size=(150, 40)) as pilot:

@@ -10,6 +10,9 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Server
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.state import sleep_level
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
 
 GIB = 2**30
 
@@ -292,3 +295,62 @@ def test_why_it_is_called_stale_and_what_to_do(text, gpu):
     assert evidence.text == text
     assert evidence.name == ("unaccounted" if gpu.holders == () else "orphaned_worker")
     assert (evidence.unit, evidence.expected) == ("bytes", 0)
+
+
+def asleep(held, *, from_second=300, seconds=600, level=1, others=(), watched_from=0):
+    """The last verdict on a host whose one engine goes to sleep at `from_second` and holds `held(second)` GiB."""
+    host, events = HostWatch("h"), []
+    for second in range(watched_from, seconds, 5):
+        slept = second >= from_second
+        states = {"awake": float(not slept), "weights_offloaded": float(slept and level == 1)}
+        engine = EngineSignals(
+            engine="0",
+            state="idle",
+            sleeping=slept,
+            sleep_level=sleep_level(states, sleeping=slept),
+        )
+        signals = TargetSignals(
+            target="a", t=T + second, up=True, outcome="ok", state="idle", state_text="", engines={"0": engine},
+            process_start_time=T - 80_060,
+        )  # fmt: skip
+        seen = (gpu(core(99, 98, gib=held(second)), *others), gpu(core(100, 98, gib=held(second)), index=1))  # fmt: skip
+        events += host.look(T + second, float(second), seen, {"a": ServerLook.of(signals, ())})
+    return host, [each for each in events if each.incident.kind == "stale_vram"]
+
+
+def test_an_engine_that_sleeps_and_keeps_its_memory_is_a_ticket():
+    """Two GPUs of 75 GiB each: one ticket, whose restart nobody advises."""
+    host, (opened,) = asleep(lambda _: 75)
+    one = opened.incident
+    assert (one.cause, one.severity, one.restart_advised) == ("sleeping_engine", "ticket", False)
+    assert one.summary.startswith("75.0 GiB of GPU 0 are held by an engine that sleeps (VLLM::EngineCore, ")  # fmt: skip
+    assert "150.0 GiB in all" in one.summary
+    assert one.concerns == ("a",)
+    assert opened.t >= T + 300 + 120
+    assert host.incidents[0].firing
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {
+            "held": lambda second: 75 if second < 310 else 5
+        },  # it gave all but contexts and graphs back
+        {"held": lambda _: 75, "from_second": 700},  # awake and idle
+        {"held": lambda _: 75, "seconds": 400},  # asleep for less than two minutes
+        {"held": lambda _: 75, "level": 0},  # level 0 only pauses its scheduler
+        {"held": lambda _: 3, "watched_from": 400},  # asleep since before the watcher began
+    ],
+)
+def test_a_sleep_as_it_should_be_is_none(healthy):
+    assert asleep(**healthy)[1] == []
+
+
+def test_a_small_engine_is_measured_by_what_it_held_awake():
+    """It asked for a third of the GPU, and keeps that."""
+    assert [each.incident.cause for each in asleep(lambda _: 26)[1]] == ["sleeping_engine"]
+
+
+def test_it_is_over_when_it_wakes_or_gives_the_memory_back():
+    events = asleep(lambda second: 75 if second < 600 else 4, seconds=900)[1]
+    assert [each.event for each in events] == ["opened", "updated", "resolved"]

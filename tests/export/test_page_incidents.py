@@ -166,7 +166,7 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
         "requests_lost": 24,
         "times": 3,
         "recurring": {
-            "times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "longer": False,
+            "times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "",
             "text": "recurring: 3rd time in 41 min, 3 min in all",
         },
     }  # fmt: skip

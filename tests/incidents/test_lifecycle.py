@@ -145,8 +145,8 @@ def test_what_returns_soon_after_its_end_is_given_longer():
     assert ends == [35, 305 + 65]
 
 
-def test_the_third_time_within_an_hour_is_one_incident_that_recurs():
-    """It stays open until it was away for four minutes, says how often it came, and is told once."""
+def test_what_comes_back_stays_open_for_longer_each_time():
+    """Until it was away for four minutes in the end; then the next times are of the same incident."""
     story = Story()
     for _ in range(6):
         story.look(stall(), times=9).look(stall("clear"), times=24)
@@ -157,11 +157,11 @@ def test_the_third_time_within_an_hour_is_one_incident_that_recurs():
     assert last["t"] - last["ended"] == 240
 
 
-def test_after_a_quiet_hour_it_is_a_first_time_again():
-    story = Story()
-    for _ in range(4):
-        story.look(stall()).look(stall("clear"), times=720)
-    assert [event for _, event, *_ in story.told] == ["opened", "recovering", "resolved"] * 4
+def test_after_a_quiet_day_it_is_a_first_time_again():
+    story = Story(step=30.0)
+    for _ in range(3):
+        story.look(stall()).look(stall("clear"), times=2900)
+    assert [event for _, event, *_ in story.told] == ["opened", "recovering", "resolved"] * 3
     assert {each.get("times", 1) for each in story.events} == {1}
 
 
@@ -547,3 +547,36 @@ def test_all_of_it_outlives_the_watcher():
         "t": mine["t"] + story.step
     }  # the look after a gap is not known to be quiet
     assert mine["event"] == "resolved"
+
+
+def ranks(*engines, **fields):
+    return [collapse(engine=each, **{"cause": "clock_locked", "family": "slow", **fields}) for each in engines]  # fmt: skip
+
+
+FOUR = replace(MOMENT, restarts=dict.fromkeys("0123", 0))
+
+
+def test_one_bad_clock_under_four_ranks_is_one_page():
+    """They are tickets beside the one that pages, and know of it; while it recovers, too."""
+    story = Story().look(*ranks(*"0123"), times=5, moment=FOUR)
+    assert [each["severity"] for each in story.events if each["event"] == "opened"] == ["page", *["ticket"] * 3]  # fmt: skip
+    first, *others = story.lifecycle.incidents
+    assert all(first.id in each.related for each in others)
+    story.look(*ranks("0", state="clear"), *ranks(*"123"), moment=FOUR)
+    story.look(*ranks(*"0123", state="clear"), times=40, moment=FOUR)
+    pages = {each["id"] for each in story.events if each["severity"] == "page"}
+    assert pages == {first.id}
+
+
+def test_a_rank_that_stays_ill_pages_when_the_one_that_paged_is_over():
+    story = Story().look(*ranks("0", "1"), times=5, moment=FOUR)
+    story.look(*ranks("0", state="clear"), *ranks("1"), times=40, moment=FOUR)
+    (last,) = story.lifecycle.incidents
+    assert (last.engine, last.severity) == ("1", "page")
+
+
+def test_another_trouble_of_another_rank_pages_beside():
+    """Another family, another kind, or another server: none of them is swallowed."""
+    other = [collapse(engine="1", cause="kv_pinning"), stall(engine="2")]
+    story = Story().look(*ranks("0"), moment=FOUR).look(*ranks("0"), *other, times=9, moment=FOUR)
+    assert [each.severity for each in story.lifecycle.incidents] == ["page"] * 3

@@ -61,9 +61,8 @@ RECURRING = {
     "text": "recurring: 4th time in 41 min, 4 min in all",
 }
 RECURS = {
-    "the one that tells it": ({"earlier": "", "longer": False}, False),
-    "one more of the same": ({"earlier": "i0", "longer": False}, True),
-    "one that lasts longer": ({"earlier": "i0", "longer": True}, False),
+    "the one that tells it": ({"earlier": ""}, False),
+    "one more of the same": ({"earlier": "i0"}, True),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
-from vllm_watch.incidents.recurring import Recurring
+from vllm_watch.incidents.recurrence import Recurring
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.notify.words import Links, first_step, message, runbook, trial_message

@@ -189,17 +189,15 @@ def test_the_worst_engine_speaks_for_the_target():
             scrape=Call(outcome="ok"),
             reading=Reading(vllm=True, engines=(step, stuck)),
         )
-        for t in (0, 10, 20, 30, 40)
+        for t in range(0, 200, 10)
     ]
     signals = follow(*looks)
     assert {name: engine.state for name, engine in signals.engines.items()} == {
         "0": "idle",
         "1": "stalled",
     }
-    assert (signals.state, signals.state_text) == (
-        "stalled",
-        "1 of 2 engines; engine 1: 2 running, 0 waiting, but no step for 40 s",
-    )
+    assert signals.state == "stalled"
+    assert signals.state_text.startswith("1 of 2 engines; engine 1: ")
 
 
 def test_of_healthy_engines_the_sums_are_said():

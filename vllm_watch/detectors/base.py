@@ -63,6 +63,7 @@ class HostServer:
     up: bool  # did it answer?
     gpus: frozenset[str]  # UUIDs, for certain its own; also while it is down; empty: not known
     workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there, in words
+    asleep: bool = False  # do all its engines sleep, without weights and cache on the GPU?
 
 
 @record

@@ -7,6 +7,8 @@ the engine that it hurts.
 Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detectors/stale_vram.md.
 """
 
+from dataclasses import replace
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
@@ -20,6 +22,10 @@ KIND = "stale_vram"
 NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
 
 _LIMITS = Limits()
+
+KEPT_SHARE_MIN = 0.5
+"""Asleep an engine keeps its contexts and CUDA graphs, less than a tenth of what it holds awake, or it keeps all: it kept
+its memory from the middle on. It asks for nine tenths of a GPU if nobody saw it awake."""
 
 
 class Settings(BaseModel):
@@ -51,9 +57,12 @@ class Settings(BaseModel):
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
     """What a process that ends gives back is nobody's for some seconds."""
 
+    asleep_seconds: float = Field(120.0, gt=0)
+    """Weights of 150 GiB reach the host's memory within a minute, at 3 GiB/s and more."""
+
     def limits(self) -> Limits:
         """The same for the judge of holders."""
-        return Limits(**self.model_dump(exclude={"bytes_min"}))
+        return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
 
 
 class HostDetector:
@@ -61,11 +70,13 @@ class HostDetector:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._awake: dict[str, int] = {}  # UUID → bytes that its engine held awake
+        self._asleep_since_s: dict[str, float] = {}  # by UUID
 
     def update(self, view: HostView) -> Verdict:
         if not view.gpus:
             return Verdict(state=UNKNOWN, kind=KIND)
-        found = self._found(view)
+        found = [*self._found(view), *self._kept_asleep(view)]
         if not found:
             known = all(each.holders is not None for each in view.holders)
             return Verdict(state=CLEAR if known else UNKNOWN, kind=KIND)
@@ -85,6 +96,29 @@ class HostDetector:
                     seen.add(place)
             if each.unaccounted.verdict == records.STALE:
                 found.append((each, each.unaccounted, None))
+        return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
+
+    def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
+        """Return what engines that sleep hold of GPUs that are theirs alone, the largest first."""
+        found: list[tuple[GpuHolders, Judged, Holder | None]] = []
+        for each in view.holders:
+            uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
+            ours = [one for one in each.holders or () if one.judged.verdict == records.VLLM]
+            if len(using) != 1 or not using[0].up or not ours:
+                self._asleep_since_s.pop(uuid, None)
+                continue
+            held = sum(one.process.used_bytes or 0 for one in ours)
+            if not using[0].asleep:
+                self._awake[uuid] = held
+                self._asleep_since_s.pop(uuid, None)
+                continue
+            since_s = self._asleep_since_s.setdefault(uuid, view.at_s)
+            usual = self._awake.get(uuid) or each.gpu.memory_total_bytes or 0
+            if usual and held > KEPT_SHARE_MIN * usual and view.at_s - since_s >= self._settings.asleep_seconds:  # fmt: skip
+                told = f"{using[0].name} has slept for {seconds(view.at_s - since_s)} and holds {size(held)} of {size(usual)}"  # fmt: skip
+                judged = Judged(verdict=records.STALE, reason=records.SLEEPING_ENGINE, evidence=(told,))  # fmt: skip
+                most = max(ours, key=lambda one: one.process.used_bytes or 0)
+                found.append((each, judged, replace(most, judged=judged)))
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _firing(

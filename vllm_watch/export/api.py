@@ -125,9 +125,9 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """One incident."""
-        name = request.match_info["id"]
-        found = self._status.incident(name)
+        """One incident; with ?debug=true also the way to its verdict."""
+        name, debug = request.match_info["id"], request.query.get("debug") == "true"
+        found = self._status.incident(name, debug=debug)
         if found is None:
             return refusal(
                 404,

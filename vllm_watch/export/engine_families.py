@@ -4,7 +4,7 @@ from operator import attrgetter
 
 from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles
 from vllm_watch.signals.records import EngineSignals
-from vllm_watch.signals.state import STATES
+from vllm_watch.signals.state import STATES, health_ratio
 from vllm_watch.signals.totals import BOUNDS
 
 _PREFIX = "vllm_watch_engine_"
@@ -45,11 +45,7 @@ def _restarts(row: EngineSignals) -> float | None:
 
 
 def _health(row: EngineSignals) -> float | None:
-    """Judged, not felt: a ratio that only wanders moves no requests."""
-    if row.state == "collapsed":
-        ratio = row.throughput_ratio
-        return None if ratio is None else min(1.0, max(0.0, ratio))
-    return _HEALTH.get(row.state)
+    return health_ratio(row.state, row.throughput_ratio)
 
 
 def _state(row: EngineSignals) -> Series | None:
@@ -59,10 +55,6 @@ def _state(row: EngineSignals) -> Series | None:
 
 _known_state = one_hot("state", STATES)
 _unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
-
-_HEALTH = dict.fromkeys(("serving", "idle", "prefilling", "overloaded"), 1) | dict.fromkeys(
-    ("down", "stalled", "failing", "starting", "sleeping"), 0
-)
 
 ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(

@@ -19,7 +19,7 @@ from vllm_watch.board.day import Cells
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
-from vllm_watch.incidents import recurring
+from vllm_watch.incidents import recurrence, way
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
@@ -38,7 +38,11 @@ _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "family", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "stacks", "times", "requests_lost",
 )  # fmt: skip
-LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
+LEFT_OUT = {
+    "TargetSignals": ("detectors", "advice"),
+    "EngineSignals": ("totals",),
+    "Incident": ("way",),
+}
 """How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""
 
 
@@ -141,10 +145,20 @@ class Status:
         ]
         return to_json({"incidents": found})
 
-    def incident(self, name: str) -> str | None:
-        """The incident of this id; None where there is none."""
+    def incident(self, name: str, *, debug: bool = False) -> str | None:
+        """Return the incident of this id, with `debug` also the way to its verdict; None if there is none."""
         found = self._board.incidents.find(name)
-        return None if found is None else to_json(self._incident(found))
+        if found is None:
+            return None
+        said = self._incident(found)
+        if debug:
+            advised = found.restart_advised
+            said["explanation"] = {
+                "no_page": way.why_no_page(found),
+                "no_restart": "" if advised else said["restart_outcome"],
+                "way": plain(way.plain(found.way)),
+            }
+        return to_json(said)
 
     def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
         """The charts of a target's engines, or of one, over the last `seconds`; None where there is no such thing."""
@@ -204,7 +218,7 @@ class Status:
             "ended_timestamp_seconds": incident.ended_t,
             "closes_timestamp_seconds": incident.closes_t,
             "worst": plain(plain_worst(incident.worst)),
-            "recurring": plain(recurring.plain(incident.recurring)),
+            "recurring": plain(recurrence.plain(incident.recurring)),
             "state": _state(incident),
         }
 

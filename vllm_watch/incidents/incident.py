@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents import recurring as recurrings
-from vllm_watch.incidents.recurring import Recurring
+from vllm_watch.incidents import recurrence, way
+from vllm_watch.incidents.recurrence import Recurring
+from vllm_watch.incidents.way import Step
 from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER
 
@@ -65,13 +66,14 @@ class Incident:
     closes_t: float | None = None  # while it recovers: when it is resolved if it stays so
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # did the last look find it?
-    times: int = 1  # how often it was active within the last hour
-    recurring: Recurring | None = None  # None: it was not active often enough for that
+    times: int = 1  # how often its trouble came, without a day in between
+    recurring: Recurring | None = None  # None: its trouble came once
     worst: Worst | None = None
     requests_lost: int | None = (
         None  # since it began, as far as counters tell (lost.py); None: not known
     )
     resolved_t: float | None = None  # None while it is open
+    way: tuple[Step, ...] = ()  # how it came to be as it is (way.py)
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
@@ -137,6 +139,11 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
     )  # fmt: skip
 
 
+def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
+    """Return the incident with its present form as a step of its way; `changes`: made to it after its detector spoke."""
+    return replace(incident, way=way.extended(incident, t, event, *changes))
+
+
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
     """Return the id of an incident: the same for the same problem, whoever watches and how often.
 
@@ -186,7 +193,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
     if incident.times > 1:
         said["times"] = incident.times
     if incident.recurring is not None:
-        said["recurring"] = recurrings.plain(incident.recurring)
+        said["recurring"] = recurrence.plain(incident.recurring)
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
     if incident.restart_targets:
@@ -206,30 +213,17 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
     `opened_t`: None where nothing but this event is known of it.
     """
     t = stored.number(said["t"])
-    evidence = said.get("evidence") or {}
-    ended = said["event"] == RESOLVED
+    over = said["event"] == RESOLVED
+    first_t = t if opened_t is None else opened_t
     return Incident(
-        **_texts(said),
-        engine=stored.text_or_none(said["engine"]),
-        evidence_for=tuple(_evidence(each) for each in evidence.get("for", ())),
-        evidence_against=tuple(_evidence(each) for each in evidence.get("against", ())),
-        restart_advised=stored.flag(said["restart_advised"]),
-        concerns=stored.texts(said.get("concerns", ())),
-        restart_targets=stored.texts(said.get("restart_targets", ())),
-        related=stored.texts(said.get("related", ())),
-        opened_t=t if opened_t is None else opened_t,
+        **_shared(said),
+        opened_t=first_t,
         updated_t=t,
-        began_t=_or(stored.number_or_none(said.get("began")), t if opened_t is None else opened_t),
+        began_t=_or(stored.number_or_none(said.get("began")), first_t),
         ended_t=stored.number_or_none(said.get("ended")),
-        phase=stored.text(said.get("phase", ACTIVE)),
-        times=stored.count(said.get("times", 1)),
-        stacks=stored.text(said.get("stacks", "")),
-        recurring=recurrings.from_plain(said.get("recurring")),
-        worst=_worst(said.get("worst")),
-        requests_lost=_count_or_none(said.get("requests_lost")),
-        resolved_t=t if ended else None,
+        resolved_t=t if over else None,
         resolution=stored.text_or_none(said.get("resolution")),
-        firing=not ended,
+        firing=not over,
     )
 
 
@@ -239,36 +233,23 @@ def export_state(incident: Incident) -> dict[str, Any]:
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
     state["worst"] = plain_worst(incident.worst)
-    state["recurring"] = recurrings.plain(incident.recurring)
+    state["recurring"] = recurrence.plain(incident.recurring)
+    state["way"] = way.plain(incident.way)
     return state
 
 
 def restore(state: stored.Stored) -> Incident:
     """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
-    evidence = state["evidence"]
     return Incident(
-        **_texts(state),
-        engine=stored.text_or_none(state["engine"]),
-        restart_advised=stored.flag(state["restart_advised"]),
+        **_shared(state),
         opened_t=stored.number(state["opened_t"]),
         updated_t=stored.number(state["updated_t"]),
         began_t=stored.number(state["began_t"]),
         ended_t=stored.number_or_none(state["ended_t"]),
         closes_t=stored.number_or_none(state["closes_t"]),
-        phase=stored.text(state["phase"]),
         meanwhile=stored.text(state["meanwhile"]),
-        stacks=stored.text(state.get("stacks", "")),
         family=stored.text(state.get("family", "")),
-        times=stored.count(state["times"]),
-        recurring=recurrings.from_plain(state.get("recurring")),
-        worst=_worst(state["worst"]),
-        requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),
-        concerns=stored.texts(state["concerns"]),
-        restart_targets=stored.texts(state["restart_targets"]),
-        related=stored.texts(state["related"]),
-        evidence_for=tuple(_evidence(each) for each in evidence["for"]),
-        evidence_against=tuple(_evidence(each) for each in evidence["against"]),
     )
 
 
@@ -280,8 +261,23 @@ _STATE = (
 )  # fmt: skip
 
 
-def _texts(state: stored.Stored) -> dict[str, Any]:
-    return {name: stored.text(state[name]) for name in _TEXTS}
+def _shared(state: stored.Stored) -> dict[str, Any]:
+    """Return what both kept forms hold under the same names. Raises one of stored.DAMAGE."""
+    evidence = {} if state.get("evidence") is None else state["evidence"]
+    return {name: stored.text(state[name]) for name in _TEXTS} | {
+        "engine": stored.text_or_none(state["engine"]),
+        "evidence_for": tuple(_evidence(each) for each in evidence.get("for", ())),
+        "evidence_against": tuple(_evidence(each) for each in evidence.get("against", ())),
+        "restart_advised": stored.flag(state["restart_advised"]),
+        **{name: stored.texts(state.get(name, ())) for name in _LISTS},
+        "phase": stored.text(state.get("phase", ACTIVE)),
+        "times": stored.count(state.get("times", 1)),
+        "stacks": stored.text(state.get("stacks", "")),
+        "recurring": recurrence.from_plain(state.get("recurring")),
+        "way": way.from_plain(state.get("way", ())),
+        "worst": _worst(state.get("worst")),
+        "requests_lost": _count_or_none(state.get("requests_lost")),
+    }
 
 
 def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:

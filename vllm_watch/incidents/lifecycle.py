@@ -22,6 +22,7 @@ from vllm_watch.incidents.incident import (
     IncidentEvent,
     Key,
     identity,
+    stepped,
 )
 from vllm_watch.incidents.lost import LostRequests
 from vllm_watch.incidents.recurrence import Recurrence
@@ -173,13 +174,11 @@ class Lifecycle:
         known = (*(each for each in open_ if each not in ends), *self._beside)
         beside = (each.id for each in known if relations.linked(opened, each))
         times, quiet_needed_s = self._recurrence.begun(opened.trouble, moment.at_s, lasted_s)
-        opened = replace(
-            opened,
-            related=(*(each.id for each in ends), *beside),
-            severity=relations.severity_beside(opened, verdict.severity, known),
-            times=times,
-        )
+        severity, why = relations.severity_beside(opened, verdict.severity, known)
+        related = (*(each.id for each in ends), *beside)
+        opened = replace(opened, related=related, severity=severity, times=times)
         opened = replace(opened, recurring=self._recurrence.recurring(opened, moment.at_s))
+        opened = stepped(opened, t, OPENED, why)
         life = _life(moment, verdict.engine)
         self._followed[key] = Followed(opened, life, quiet_needed_s, lost_mark)
         self._found_since_s.pop(key, None)
@@ -192,13 +191,25 @@ class Lifecycle:
         followed.renew(verdict, moment.t, moment.at_s)
         now = followed.incident
         if now.times != known.times:
-            times, followed.quiet_needed_s = self._recurrence.begun(now.trouble, moment.at_s)
+            times, followed.quiet_needed_s = self._recurrence.begun(known.trouble, moment.at_s)
+            now = replace(now, times=times)
+        if now.trouble != known.trouble:
+            times, followed.quiet_needed_s = self._recurrence.renamed(
+                known.trouble, now.trouble, moment.at_s
+            )
             now = replace(now, times=times)
         self._recurrence.seen(now.trouble, moment.at_s, active=True)
         now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
-        severity = relations.severity_beside(now, now.severity, (*self.incidents, *self._beside))
-        followed.incident = now = replace(now, severity=severity)
+        severity, why = relations.severity_beside(
+            now, now.severity, (*self.incidents, *self._beside)
+        )
+        now = replace(now, severity=severity)
         changed = _told(now) != _told(known)
+        if changed:
+            milder = verdict.severity != "page" == severity
+            keeps = "stays a page: people were told of one, and it has not ended" if milder else ""
+            now = stepped(now, moment.t, UPDATED, why, keeps)
+        followed.incident = now
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
@@ -213,9 +224,12 @@ class Lifecycle:
                 if each.id not in known.related and relations.linked(known, each)
             ]
             if new:
-                severity = relations.severity_beside(known, known.severity, others)
+                severity, why = relations.severity_beside(known, known.severity, others)
                 related = (*known.related, *new)
-                followed.incident = replace(known, related=related, severity=severity)
+                linked = f"linked to {', '.join(new)}"
+                followed.incident = stepped(
+                    replace(known, related=related, severity=severity), t, UPDATED, linked, why
+                )
                 events.append(IncidentEvent(UPDATED, t, followed.incident, known))
         return events
 
@@ -234,7 +248,9 @@ class Lifecycle:
             known = followed.incident
             self._recurrence.seen(known.trouble, moment.at_s, active=False)
             recurring = self._recurrence.recurring(known, moment.at_s)
-            followed.incident = replace(known, recurring=recurring)
+            followed.incident = stepped(
+                replace(known, recurring=recurring), moment.t, incident.RECOVERING
+            )
             return [IncidentEvent(UPDATED, moment.t, followed.incident, known)]
         if left_s > 0.0:
             return []
@@ -256,12 +272,11 @@ class Lifecycle:
     def _end(self, key: Key, t: float, resolution: str, follower: str = "") -> IncidentEvent:
         followed = self._followed.pop(key)
         if self._at_s is not None:
-            trouble = followed.incident.trouble
-            self._recurrence.ended(trouble, self._at_s, followed.quiet_needed_s)
-        ended = incident.ended(followed.incident, t, resolution)
+            self._recurrence.seen(followed.incident.trouble, self._at_s, active=False)
+        over = incident.ended(followed.incident, t, resolution)
         if follower:
-            ended = replace(ended, related=(*ended.related, follower))
-        return IncidentEvent(RESOLVED, t, ended)
+            over = replace(over, related=(*over.related, follower))
+        return IncidentEvent(RESOLVED, t, stepped(over, t, RESOLVED))
 
     # --- what outlives the watcher
 

@@ -1,12 +1,15 @@
-"""Troubles that come again: how often one did, and how long it must stay away to be over."""
+"""Troubles that come again: one trouble, told again when it has doubled since people were told. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, astuple, dataclass
+from typing import TYPE_CHECKING, Any
 
-from vllm_watch.incidents.incident import Incident, Trouble
-from vllm_watch.incidents.recurring import Recurring, words
 from vllm_watch.signals import stored
+from vllm_watch.story.base import UNKNOWN
+from vllm_watch.support.durations import in_words
+
+if TYPE_CHECKING:
+    from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
 """An incident ends when nothing has been found for so long: users' retries and drained queues make a
@@ -15,146 +18,173 @@ problem flicker for some seconds as it ends. Far within the five minutes in whic
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """A collapse is seen in the rates of a minute, which random load makes flicker about any limit."""
 
-QUIET_SECONDS_MAX = 180.0
+QUIET_SECONDS_MAX = 240.0
 """One that comes back must stay away for twice as long each time, but never longer than this, so that the
 end is told within five minutes of it."""
 
-FLAPPING_SECONDS = 900.0
-"""An incident that comes back this soon after its end ended too early."""
+FORGOTTEN_SECONDS = 86_400.0
+"""A trouble that stayed away for a day is news when it comes again: what has a period has that of a day at most."""
 
-RECURRING_SECONDS = 3600.0
-RECURRING_TIMES = 3
-"""What was active so often within an hour is one trouble that recurs, and is told as that."""
+DOUBLED = 2.0
+"""People are told again when a trouble has come this many times as often, or lasted this many times as long in all, as
+when they were told: half of what there is to know is new."""
 
-RECURRING_QUIET_SECONDS = 240.0
-"""... and must then stay away for so long: the next time is no news of its own. Its end is still told within five minutes."""
+UNTOLD_SECONDS_MAX = 3600.0
+"""... and after this much more of it, however long it lasted before."""
 
 
-LONGER = 2.0
-"""One that lasts so many times as long as the longest before is no more of the same: people are told again, ..."""
+@dataclass(frozen=True, slots=True)
+class Recurring:
+    """How often one trouble came to one engine, and which incident told people."""
 
-LONGER_SECONDS_MAX = 300.0
-"""... and of one that lasts so long always: whoever knows of three outages still wants to know of the fourth."""
+    times: int
+    within_seconds: float  # from the beginning of the first to now, or to the end of the last
+    ill_seconds: float  # of this so much was trouble
+    text: str  # both in words, without a stop
+    earlier: str = ""  # id of the incident that told it before; empty: this one tells it
+
+    @property
+    def told(self) -> bool:
+        """Was it told before, and is this one more of the same?"""
+        return bool(self.earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The incident that people were told of, and how far the trouble had come by then, or by the end of it."""
+
+    incident: str  # id
+    causes: tuple[str, ...]  # that people were told of
+    severity: str
+    times: int
+    ill_s: float
 
 
 @dataclass(slots=True)
-class _Episode:
-    """One time that a trouble was there."""
+class _Past:
+    """One trouble since it came first."""
 
-    began_s: float
-    ended_s: float | None = None  # None while it lasts
+    first_s: float
+    began_s: float  # of the last time
+    times: int = 1
+    ill_s: float = 0.0  # of the times before the last
+    ended_s: float | None = None  # of the last time; None while it lasts
+    told: _Told | None = None
 
-    def lasted_s(self, at_s: float) -> float:
-        return max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)
+    def ill_for(self, at_s: float) -> float:
+        """Return for how long it was there, the last time included."""
+        return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 
 class Recurrence:
-    """Remembers, of one target, when each kind of trouble was there in the last hour, and how its incident ended last."""
+    """Remembers the troubles that one target had within a day."""
 
     def __init__(self) -> None:
-        self._episodes: dict[Trouble, list[_Episode]] = {}
-        # Id, cause and severity of the incident that told that it recurs.
-        self._told: dict[Trouble, tuple[str, str, str]] = {}
-        self._ended: dict[
-            Trouble, tuple[float, float]
-        ] = {}  # when, and what quiet time it had needed
+        self._past: dict[Trouble, _Past] = {}
 
-    def begun(self, key: Trouble, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """It is active (again), and was for `lasted_s`: return how often it was within the hour, and how long it must
-        then be quiet."""
-        known = self._episodes.get(key, ())
-        recent = [each for each in known if at_s - each.began_s <= RECURRING_SECONDS]
-        self._episodes[key] = [*recent, _Episode(at_s - lasted_s)][-RECURRING_TIMES * 8 :]
-        times = len(self._episodes[key])
+    def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
+        """Count the trouble that is active (again), and was for `lasted_s`: return how often it was, and how long it
+        must then be quiet."""
+        for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
+            del self._past[each]
+        began_s, past = at_s - lasted_s, self._past.get(key)
+        if past is None:
+            past = self._past[key] = _Past(began_s, began_s)
+        else:
+            past.ill_s, past.times = past.ill_for(at_s), past.times + 1
+            past.began_s = began_s if past.ended_s is None else max(began_s, past.ended_s)
+            past.ended_s = None
         usual_s = QUIET_SECONDS_OF.get(key[0], QUIET_SECONDS)
-        if times >= RECURRING_TIMES:
-            return times, RECURRING_QUIET_SECONDS
-        self._told.pop(key, None)
-        ended_s, needed_s = self._ended.pop(key, (None, usual_s))
-        if ended_s is None or at_s - ended_s > FLAPPING_SECONDS:
-            return times, usual_s
-        return times, min(2.0 * needed_s, QUIET_SECONDS_MAX)
+        return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
-    def seen(self, key: Trouble, at_s: float, *, active: bool) -> None:
-        """It is there at this look, or not any more."""
-        last = self._episodes[key][-1] if self._episodes.get(key) else None
-        if last is not None and (active or last.ended_s is None):
-            last.ended_s = None if active else at_s
+    def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
+        """Count the active trouble as the one that it is now known as; return what `begun` does."""
+        past = self._past[old]
+        times = self.begun(new, at_s, at_s - past.began_s)
+        past.times, past.ended_s = past.times - 1, past.began_s
+        if not past.times:
+            del self._past[old]
+        return times
 
-    def recurring(self, one: Incident, at_s: float) -> Recurring | None:
-        """What there is to say of an open incident beside itself; None while it does not recur."""
-        episodes = self._episodes.get(one.trouble, [])
-        if len(episodes) < RECURRING_TIMES:
+    def seen(self, key: "Trouble", at_s: float, *, active: bool) -> None:
+        """Note that it is there at this look, or not any more."""
+        past = self._past.get(key)
+        if past is not None and (active or past.ended_s is None):
+            past.ended_s = None if active else at_s
+
+    def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
+        """Return what there is to say of an open incident beside itself; None if its trouble came once."""
+        past = self._past.get(one.trouble)
+        if past is None:
             return None
-        *before, last = episodes
-        now = one.id, one.cause, one.severity
-        teller, cause, severity = self._told.get(one.trouble, now)
-        # What was told as a ticket says nothing of a page.
-        worse = one.severity == "page" != severity
-        if teller == one.id or (cause == one.cause and worse):
-            teller, self._told[one.trouble] = one.id, now
-        lasts_s, lasted_s = [each.lasted_s(at_s) for each in before], last.lasted_s(at_s)
-        within_s = last.began_s + lasted_s - before[0].began_s
-        ill_s = sum(lasts_s) + lasted_s
-        return Recurring(
-            times=len(episodes),
-            within_seconds=within_s,
-            ill_seconds=ill_s,
-            text=words(len(episodes), within_s, ill_s),
-            earlier=teller if teller != one.id and cause == one.cause else "",
-            longer=lasted_s > min(LONGER * max(lasts_s), LONGER_SECONDS_MAX),
-        )
+        ill_s, told = past.ill_for(at_s), past.told
+        if told is None or told.incident == one.id or _is_news(told, one, past.times, ill_s):
+            causes = dict.fromkeys((*(told.causes if told else ()), one.cause))
+            told = past.told = _Told(one.id, tuple(causes), one.severity, past.times, ill_s)
+        if past.times == 1:
+            return None
+        within_s = (at_s if past.ended_s is None else past.ended_s) - past.first_s
+        text = _words(past.times, within_s, ill_s)
+        return Recurring(past.times, within_s, ill_s, text, "" if told.incident == one.id else told.incident)  # fmt: skip
 
-    def ended(self, key: Trouble, at_s: float, quiet_needed_s: float) -> None:
-        """Its incident has ended, after so much quiet time."""
-        self.seen(key, at_s, active=False)
-        self._ended[key] = at_s, quiet_needed_s
-        for memory in (self._ended, self._episodes, self._told):
-            for each in [each for each in memory if self._is_old(each, at_s)]:
-                del memory[each]
-
-    def _is_old(self, key: Trouble, at_s: float) -> bool:
-        ended_s = self._ended.get(key, (at_s, 0.0))[0]
-        return at_s - ended_s > RECURRING_SECONDS
-
-    def export_state(self) -> dict[str, Any]:
+    def export_state(self) -> list[list[Any]]:
         """Return it as plain values."""
-        return {
-            "episodes": [
-                [*key, [[each.began_s, each.ended_s] for each in episodes]]
-                for key, episodes in self._episodes.items()
-            ],
-            "told": [[*key, *told] for key, told in self._told.items()],
-            "ended": [[*key, *ended] for key, ended in self._ended.items()],
-        }
+        return [[*key, *astuple(past)] for key, past in self._past.items()]
 
-    def restore(self, state: stored.Stored) -> None:
+    def restore(self, state: Sequence[Any]) -> None:
         """Take what was kept. Raises one of stored.DAMAGE, and has then changed nothing."""
-        episodes = {
-            trouble: [
-                _Episode(stored.number(began_s), stored.number_or_none(ended_s))
-                for began_s, ended_s in kept
-            ]
-            for trouble, (kept,) in (_row(each, 1) for each in state.get("episodes", ()))
-        }
-        told = {
-            trouble: (stored.text(teller), stored.text(cause), stored.text(severity))
-            for trouble, (teller, cause, severity) in (
-                _row(each, 3) for each in state.get("told", ())
-            )
-        }
-        ended = {
-            trouble: (stored.number(at_s), stored.number(quiet_s))
-            for trouble, (at_s, quiet_s) in (_row(each, 2) for each in state["ended"])
-        }
-        self._episodes, self._told, self._ended = episodes, told, ended
+        if not isinstance(state, list):  # of an earlier release
+            return
+        past = {}
+        for kind, engine, family, first_s, began_s, times, ill_s, ended_s, told in state:
+            key = stored.text(kind), stored.text_or_none(engine), stored.text(family)
+            past[key] = _Past(
+                stored.number(first_s), stored.number(began_s), stored.count(times), stored.number(ill_s),
+                stored.number_or_none(ended_s), None if told is None else _kept(*told),
+            )  # fmt: skip
+        self._past = past
 
 
-def _row(kept: Sequence[Any], values: int) -> tuple[Trouble, Sequence[Any]]:
-    """Return the trouble of a kept row and its values; earlier releases kept no family.
+def _is_news(told: _Told, one: "Incident", times: int, ill_s: float) -> bool:
+    """Is it another cause or worse, or has the trouble doubled since people were told?"""
+    same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
+    worse = one.severity == "page" != told.severity
+    more_s = min(DOUBLED * told.ill_s, told.ill_s + UNTOLD_SECONDS_MAX)
+    return not same or worse or times >= DOUBLED * told.times or ill_s > more_s
 
-    Raises one of stored.DAMAGE.
-    """
-    kind, engine, *family = kept[:-values]
-    trouble = stored.text(kind), stored.text_or_none(engine), stored.text(*(family or ("",)))
-    return trouble, kept[-values:]
+
+def _forgotten(past: _Past, at_s: float) -> bool:
+    return past.ended_s is not None and at_s - past.ended_s > FORGOTTEN_SECONDS
+
+
+def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float) -> _Told:
+    return _Told(
+        stored.text(name), stored.texts(causes), stored.text(severity), stored.count(times), stored.number(ill_s)
+    )  # fmt: skip
+
+
+def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
+    """Return how often, within what time, and how long in all."""
+    last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
+    ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
+    return (
+        f"recurring: {ordinal} time in {in_words(within_seconds)}, {in_words(ill_seconds)} in all"
+    )
+
+
+def plain(recurring: Recurring | None) -> dict[str, Any] | None:
+    """Return its published form."""
+    return None if recurring is None else asdict(recurring)
+
+
+def from_plain(said: stored.Stored | None) -> Recurring | None:
+    """Make it of its published form. Raises one of stored.DAMAGE."""
+    if said is None:
+        return None
+    return Recurring(
+        stored.count(said["times"]),
+        stored.number(said["within_seconds"]),
+        stored.number(said["ill_seconds"]),
+        stored.text(said["text"]),
+        stored.text(said["earlier"]),
+    )

@@ -119,8 +119,17 @@ def outlives(opened: Incident, other: Incident) -> bool:
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
+def of_ranks(one: Incident, other: Incident) -> bool:
+    """Do two ranks of one server have the same trouble? A GPU, a clock or a host under both of them has it then."""
+    ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
+    same = one.family == other.family if one.family else one.cause == other.cause
+    return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
+
+
 def linked(one: Incident, other: Incident) -> bool:
     """Do two incidents belong together: a cause, and its effect on the same target, on one that it hits, or on a peer?"""
+    if of_ranks(one, other):
+        return True
     peer = other if waits(one) else one
     elsewhere = (one.target, one.engine) != (other.target, other.engine)
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
@@ -134,19 +143,20 @@ def linked(one: Incident, other: Incident) -> bool:
     return hits and effect.kind in _EFFECTS
 
 
-def severity_beside(incident: Incident, severity: str, open_: Iterable[Incident]) -> str:
+def severity_beside(
+    incident: Incident, severity: str, open_: Iterable[Incident]
+) -> tuple[str, str]:
     """Only the cause pages: an effect whose cause has paged already is a ticket. A peer that is gone, or stands still,
-    pages as soon as it is missed."""
-    if severity == "page" and any(
-        (
-            (is_cause(each) and each.severity == "page")
-            or (waits(incident) and not waits(each) and _pages(each))
-        )
-        and linked(incident, each)
-        for each in open_
-    ):
-        return "ticket"
-    return severity
+    pages as soon as it is missed. Of the ranks of a server that have the same trouble one pages.
+
+    Return the severity, and why it is another; empty: it is not."""
+    for each in open_ if severity == "page" else ():
+        causes = is_cause(each) or of_ranks(incident, each)
+        peer = waits(incident) and not waits(each) and _pages(each)
+        if ((causes and each.severity == "page") or peer) and linked(incident, each):
+            where = "the same rank trouble" if of_ranks(incident, each) else "its cause"
+            return "ticket", f"page → ticket: {each.id} pages for {where} ({each.summary})"
+    return severity, ""
 
 
 def _pages(incident: Incident) -> bool:

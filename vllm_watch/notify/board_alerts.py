@@ -49,7 +49,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # One more of what was told as recurring is no news, unless it lasts longer now.
+                # One more of a trouble that was told is no news until it has doubled (recurrence.py).
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from vllm_watch.incidents import recurring
+from vllm_watch.incidents import recurrence
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.notify import notification as phases
 from vllm_watch.notify.alert import RESTART, Alert
@@ -318,5 +318,5 @@ def _item(item: Item) -> dict[str, Any]:
         "ended_t": incident.resolved_t,
         "resolution": incident.resolution,
         "requests_lost": incident.requests_lost,
-        "recurring": recurring.plain(incident.recurring),
+        "recurring": recurrence.plain(incident.recurring),
     }

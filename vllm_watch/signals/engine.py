@@ -91,7 +91,7 @@ class EngineTracker:
         self._window.add(at_s, sample, began_anew=began_anew)
         totals = self._totals_with(sample, began_anew=began_anew)
         self._waits.add(at_s, cpu)
-        progress = self._progress(at_s, t, before, sample, restarted, server)
+        progress = self._progress(at_s, t, before, sample, restarted)
         asleep = state.is_asleep(sample.engine_sleep_state)
         sleeping = asleep if asleep is not None else server.sleeping
         word, text = state.of_engine(sample, progress, server, sleeping=bool(sleeping))
@@ -129,7 +129,6 @@ class EngineTracker:
         before: EngineSample | None,
         sample: EngineSample,
         restarted: bool,
-        server: ServerSample,
     ) -> state.Progress:
         done = work_done(sample)
         moved = restarted or (before is not None and self._done != done)
@@ -147,14 +146,12 @@ class EngineTracker:
         generated = before is not None and (sample.generation_tokens or 0.0) != (
             before.generation_tokens or 0.0
         )
-        started = server.process_start_time
         return state.Progress(
             work=work,
             moved=moved,
             generated=generated,
             still_seconds=at_s - self._still_since_s,
             first_look=before is None,
-            uptime_seconds=None if started is None else t - started,
         )
 
     def _signals(
@@ -190,6 +187,7 @@ class EngineTracker:
             kv_cache_free_tokens=_free(size, usage),
             kv_cache_time_to_full_seconds=self._time_to_full(),
             sleeping=sleeping,
+            sleep_level=state.sleep_level(sample.engine_sleep_state, sleeping=bool(sleeping)),
             generation_tokens_per_second=self._rate("generation_tokens"),
             prompt_tokens_per_second=self._rate("prompt_tokens"),
             requests_finished_per_second=finished_rate,

@@ -37,6 +37,7 @@ class EngineSignals:
     kv_cache_free_tokens: float | None = None
     kv_cache_time_to_full_seconds: float | None = None  # at the window's slope; None: not filling
     sleeping: bool | None = None
+    sleep_level: int = 0  # 1, 2: asleep without weights and cache on the GPU
     # rates
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None

@@ -1,6 +1,6 @@
-"""In one word, what an engine is doing, and in one sentence why we think so.
+"""The state of an engine in a word, and why, in a sentence, as far as signals tell.
 
-A state is what is shown, not a verdict: nobody is paged for it. So it may notice early.
+That it is stalled, failing, collapsed or overloaded is judged, and comes from its open incidents (incidents/states.py).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ STATES = (
     "sleeping", "down", "unknown",
 )  # fmt: skip
 
-_WORST_FIRST = (
+WORST_FIRST = (
     "down", "stalled", "failing", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
     "idle", "sleeping",
 )  # fmt: skip
@@ -23,19 +23,19 @@ _WORST_FIRST = (
 STILL_SECONDS = 2.0
 """Up to here one look between two steps is nothing: a step of a long context takes about a second."""
 
-STALL_NOTICE_SECONDS = 5.0
-"""Without a step for so long while work is present, an engine is shown as stalled. Steps of engines
-that count them (V1; V0 from 0.6.4) take milliseconds to a second, since prefills are chunked."""
-
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""The same for engines whose progress shows late: those without a step counter, where one whole prefill
-is one step, and those that are warming up."""
+"""Without a step for this long while work is present, an engine may be stalled whose progress shows late: one
+without a step counter, where a whole prefill is one step, or one that is warming up."""
 
 WARM_UP_SECONDS = 300.0
 """How long a process may be warming up: kernels compile on the first requests, shape by shape."""
 
 WARM_UP_STEPS = 100
 """... but an engine that has taken so many steps has met its shapes."""
+
+_HEALTH = dict.fromkeys(("serving", "idle", "prefilling", "overloaded"), 1) | dict.fromkeys(
+    ("down", "stalled", "failing", "starting", "sleeping"), 0
+)
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
@@ -55,7 +55,6 @@ class Progress:
         float  # since the last look that saw progress, or since work first stood without any
     )
     first_look: bool  # nothing to compare with
-    uptime_seconds: float | None  # of the server's process
 
 
 def of_engine(
@@ -83,8 +82,6 @@ def of_engine(
     still = progress.still_seconds
     if still < STILL_SECONDS:
         return "serving", load
-    if still >= _notice_seconds(sample, progress.uptime_seconds):
-        return "stalled", f"{load}, but no step for {still:.0f} s"
     return (
         "prefilling",
         f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
@@ -127,14 +124,6 @@ def waits_for_kv(sample: EngineSample) -> bool:
     return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
 
 
-def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:
-    if sample.iteration_tokens is None:
-        return STALL_NOTICE_COARSE_SECONDS
-    if is_warming_up(sample, uptime_seconds):
-        return STALL_NOTICE_COARSE_SECONDS
-    return STALL_NOTICE_SECONDS
-
-
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
     """May it still be compiling, shape by shape?"""
     if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
@@ -158,6 +147,13 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
     if not states or "awake" not in states:
         return None
     return states["awake"] == 0
+
+
+def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
+    """Return 1 or 2 for a sleep that gives GPU memory back; 0: awake, or asleep with all of it (level 0)."""
+    if not sleeping or not states:
+        return int(sleeping)  # /is_sleeping alone: releases that have it know no level 0
+    return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
 
 
 def of_silence(
@@ -192,6 +188,8 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
     return "down", said + before
 
 
-def worst(states: list[tuple[str, str]]) -> tuple[str, str]:
-    """The least healthy of several (state, sentence)."""
-    return min(states, key=lambda pair: _WORST_FIRST.index(pair[0]))
+def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
+    """Return which share of its work an engine does in this state, from 0 to 1; None: not known."""
+    if word == "collapsed":
+        return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
+    return _HEALTH.get(word)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from vllm_watch.errors import StateError
+from vllm_watch.incidents import way
 from vllm_watch.incidents.incident import (
     RESOLVED,
     UPDATED,
@@ -141,7 +142,8 @@ class IncidentTable:
 def _write_incident(event: IncidentEvent, db: sqlite3.Connection) -> None:
     incident = event.incident
     times = (incident.opened_t, event.t, incident.resolved_t)
-    row = (incident.id, incident.target, incident.kind, *times, packed(published(event)))
+    kept = published(event) | {"way": way.plain(incident.way)}
+    row = (incident.id, incident.target, incident.kind, *times, packed(kept))
     db.execute(_PUT_INCIDENT, row)
 
 

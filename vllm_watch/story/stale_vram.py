@@ -8,7 +8,7 @@ STORY = Story(
     title="Stale GPU memory",
     says="has stale GPU memory",
     about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
-    is_not="memory that a sleeping, loading or idle vLLM has reserved",
+    is_not="memory that a loading or idle vLLM has reserved",
     first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
     restart="A restart does not help: what holds the memory must go.",
     causes={
@@ -25,6 +25,11 @@ STORY = Story(
         "container_gone": Cause(
             "a process whose container is gone", "a process whose container was removed holds it",
             first_step="End it with vllm-watch gpus --reclaim PID: its container was removed without it.",
+        ),
+        "sleeping_engine": Cause(
+            "an engine that sleeps", "an engine that sleeps has not given it back",
+            first_step="Wake the engine and put it to sleep again (level 1); if it keeps the memory, restart vLLM with --enable-sleep-mode.",
+            restart="It sleeps on purpose: a restart would free the memory and wake it; that is for you to decide.",
         ),
         "unaccounted": Cause(
             "no visible process", "no process that can be seen holds it",

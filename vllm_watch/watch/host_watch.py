@@ -35,6 +35,7 @@ class ServerLook:
 
     up: bool = False  # did it answer?
     serves: bool = False  # ... with an engine behind it?
+    asleep: bool = False  # ... and do all engines sleep, without weights and cache on the GPU?
     start_time: float | None = None  # of its process, Unix seconds, where it answered
     pids: frozenset[int] = frozenset()  # of all its processes; empty: not seen
     incidents: tuple[Incident, ...] = ()  # its open ones
@@ -49,8 +50,9 @@ class ServerLook:
         """Make it of the signals of the last look; None: there was none."""
         if signals is None or not signals.up:
             return cls(incidents=incidents)
+        asleep = bool(signals.engines) and all(e.sleep_level for e in signals.engines.values())
         return cls(
-            up=True, serves=bool(signals.engines), start_time=signals.process_start_time, pids=pids,
+            up=True, serves=bool(signals.engines), asleep=asleep, start_time=signals.process_start_time, pids=pids,
             incidents=incidents,
         )  # fmt: skip
 
@@ -201,4 +203,6 @@ def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
 
 
 def _server(name: str, look: ServerLook, place: Place) -> HostServer:
-    return HostServer(name=name, up=look.up, gpus=place.gpus, workers=place.workers)
+    return HostServer(
+        name=name, up=look.up, gpus=place.gpus, workers=place.workers, asleep=look.asleep
+    )

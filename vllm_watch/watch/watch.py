@@ -3,7 +3,7 @@
 Live and replay run this same object; it asks no clock and does no I/O.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vllm_watch.advice.adviser import Adviser
@@ -15,7 +15,7 @@ from vllm_watch.incidents import log_evidence, missed
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
-from vllm_watch.incidents.relations import STATE_OF
+from vllm_watch.incidents.states import States, of_all
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.samples.record import changed
@@ -31,8 +31,6 @@ from vllm_watch.support import plugins
 from vllm_watch.watch import kept_state as watch_state
 
 NOTHING_AROUND = Around()
-
-_KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
 
 def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
@@ -78,6 +76,7 @@ class Watch:
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
+        self._states = States()
         self._adviser = Adviser(attention)
         self._kept: dict[str, stored.Stored] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
@@ -203,10 +202,8 @@ class Watch:
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), told, beside
         )
-        self.signals = self._with_ratios(self.signals)
-        if self._lifecycle.incidents:
-            found = [each for each in self._lifecycle.incidents if each.firing]
-            self.signals = _with_states(self.signals, found)
+        signals = self._with_ratios(self.signals)
+        self.signals = self._states.shown(signals, self._lifecycle.incidents, at_s)
         advice = self._adviser.look(at_s, observation, self.signals)
         if advice != self.signals.advice:
             self.signals = changed(self.signals, advice=advice)
@@ -265,7 +262,7 @@ class Watch:
             )
         if engines:
             self._kept.clear()
-            word, text = _of_all(list(engines.values()))
+            word, text = of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
@@ -346,39 +343,6 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
         restarts={name: engine.restarts for name, engine in signals.engines.items()},
         samples=reading.engines if reading is not None and reading.vllm else (),
     )
-
-
-def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
-    """What an engine shows follows what was found to be wrong with it; one that serves is not down."""
-    said: dict[str, tuple[str, str]] = {}
-    for kind, word in reversed(STATE_OF.items()):
-        for incident in incidents:
-            if incident.kind == kind and incident.cause != "health_failing":
-                which = signals.engines if incident.engine is None else (incident.engine,)
-                said |= dict.fromkeys(which, (word, incident.summary))
-    other = {
-        name: changed(signals.engines[name], state=word, state_text=text)
-        for name, (word, text) in said.items()
-        if name in signals.engines and signals.engines[name].state not in (word, *_KEPT_STATES)
-    }
-    if not other:
-        return signals
-    engines = {**signals.engines, **other}
-    word, text = _of_all(list(engines.values()))
-    return changed(signals, engines=engines, state=word, state_text=text)
-
-
-def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:
-    """(state, sentence) of a server: that of its least healthy engine, and how many are so."""
-    word, text = state.worst([(engine.state, engine.state_text) for engine in engines])
-    if len(engines) == 1:
-        return word, text
-    so = [engine for engine in engines if engine.state == word]
-    if word in ("serving", "idle"):
-        running = sum(each.requests_running or 0.0 for each in engines)
-        waiting = sum(each.requests_waiting or 0.0 for each in engines)
-        return word, f"{len(engines)} engines; {running:.0f} running, {waiting:.0f} waiting in all"
-    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:

@@ -13,6 +13,7 @@ IDLE_PROCESS = "idle_process"
 ZOMBIE_CONTEXT = "zombie_context"
 CONTAINER_GONE = "container_gone"
 UNACCOUNTED = "unaccounted"
+SLEEPING_ENGINE = "sleeping_engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

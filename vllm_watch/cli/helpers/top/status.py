@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -16,6 +17,7 @@ from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.way import Step
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import WATCHER
@@ -175,6 +177,31 @@ class _Journal(BaseModel):
     entries: tuple[Attempted | Entry, ...]
 
 
+class Explanation(BaseModel):
+    """Why an incident is what it is; an empty text: it pages, or a restart is advised."""
+
+    no_page: str
+    no_restart: str
+    way: tuple[Step, ...]
+
+
+class Explained(BaseModel):
+    """An incident with the way to its verdict."""
+
+    id: str
+    target: str
+    engine: str | None
+    title: str
+    kind: str
+    cause: str
+    severity: str
+    phase: str
+    resolution: str | None
+    summary: str
+    began_timestamp_seconds: float
+    explanation: Explanation
+
+
 class _Refused(BaseModel):
     error: str
     remedy: str
@@ -211,6 +238,10 @@ class Daemon:
         """Ask for the journal since then (Unix seconds). Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
+
+    async def explained(self, name: str) -> Explained:
+        """Ask for an incident and the way to its verdict. Raises WatchError."""
+        return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:
         if self._session is None:

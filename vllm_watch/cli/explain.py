@@ -1,0 +1,89 @@
+"""`vllm-watch explain`: why an incident is what it is: the rules that spoke, the evidence, and who changed it afterwards."""
+
+import argparse
+import asyncio
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from datetime import datetime
+
+from vllm_watch.cli.helpers import connection, exit_status, terminal
+from vllm_watch.cli.helpers.top.status import Daemon, Explained
+from vllm_watch.incidents.way import Step
+from vllm_watch.story.severities import severity_word
+from vllm_watch.support.visible import visible
+
+HELP = """\
+Shows the way to a verdict: at each change of an incident which rule spoke and which one is the next, the evidence
+then, and what changed the verdict afterwards (another incident that pages for it, a rank, a restart, a trouble that
+recurs). At its head: why it is no page, and why no restart is advised. Incidents that have ended are known, too.
+
+examples:
+  vllm-watch explain engine_stalled-1764633600-1a2b3c4d
+  vllm-watch explain engine_stalled-1764633600-1a2b3c4d --json
+  vllm-watch explain engine_stalled-1764633600-1a2b3c4d --url http://gpu-7:9470"""
+
+_COLUMNS_MIN, _COLUMNS_MAX = 60, 120
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which incident, and which daemon knows it."""
+    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+    connection.add_daemon(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask the daemon, and print it."""
+    found = asyncio.run(_ask(Daemon.at(connection.of(arguments)), arguments.incident))
+    print(json.dumps(found.model_dump()) if arguments.json else _text(found))
+    return exit_status.FINE
+
+
+async def _ask(daemon: Daemon, name: str) -> Explained:
+    try:
+        return await daemon.explained(name)
+    finally:
+        await daemon.close()
+
+
+def _text(one: Explained) -> str:
+    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
+    bold, end = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
+    where = one.target if one.engine is None else f"{one.target}, engine {one.engine}"
+    phase = one.resolution or one.phase
+    why, after = one.explanation, "not advised: " + one.explanation.no_restart
+    head = [
+        f"{bold}{visible(one.title)}{end} on {visible(where)}: {severity_word(one.severity)}, {phase}, since {_clock(one.began_timestamp_seconds)}",
+        *_wrapped("  ", one.summary, columns),
+        *_wrapped("  Page:    ", "no: " + why.no_page if why.no_page else "yes", columns),
+        *_wrapped("  Restart: ", after if why.no_restart else "advised", columns),
+    ]  # fmt: skip
+    steps = [line for step in one.explanation.way for line in _step(step, columns, bold, end)]
+    return "\n".join([*head, *(steps or ["", "How it came about was not kept."])])
+
+
+def _step(step: Step, columns: int, bold: str, end: str) -> Iterator[str]:
+    advised = ", restart advised" if step.restart_advised else ""
+    yield ""
+    yield f"{_clock(step.t)}  {bold}{step.event}{end}: {severity_word(step.severity)}, {visible(step.cause)}{advised}"
+    said = [
+        ("rule:    ", step.rule), ("", "" if step.rule else step.summary), ("next:    ", step.next_rule),
+        *(("for:     ", each) for each in step.evidence), *(("against: ", each) for each in step.against),
+        *(("changed: ", each) for each in step.changes),
+    ]  # fmt: skip
+    for name, text in said:
+        if text:
+            yield from _wrapped(f"  {name}", text, columns)
+
+
+def _wrapped(name: str, text: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        visible(text), columns, initial_indent=name, subsequent_indent=" " * max(len(name), 4),
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _clock(t: float) -> str:
+    return datetime.fromtimestamp(t).astimezone().strftime("%d %b %H:%M:%S")

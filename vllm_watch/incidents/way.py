@@ -1,0 +1,96 @@
+"""The way to a verdict: of each change of an incident which rule spoke, on what evidence, and who changed it afterwards. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+if TYPE_CHECKING:
+    from vllm_watch.incidents.incident import Incident
+
+RULE, NEXT_RULE = "rule", "next_rule"
+"""Names of evidence: the rule of a detector that spoke, and the next one that did not, with what it lacks."""
+
+STEPS_MAX = 24
+"""Of one incident the first step and the last ones are kept: some 20 KB, for the 200 that ended last and the open ones."""
+
+EVIDENCE_MAX, TEXT_MAX = 3, 400
+
+_CHANGED_BY = {
+    "missed_by": "raised to a page, because others wait for it",
+    "restart": "a page without advice, because our own restart did not bring it back",
+}
+"""Names of evidence that is added where a verdict is changed after its detector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of an incident: what it was from then on, and why."""
+
+    t: float  # Unix seconds
+    event: str  # "opened" | "updated" | "recovering" | "resolved"
+    severity: str
+    cause: str
+    restart_advised: bool
+    summary: str
+    rule: str = ""  # empty: its detector names none
+    next_rule: str = ""
+    evidence: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # made after the detector had spoken, with the reason
+
+
+def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
+    """Return the way of an incident, with its present form as the last step."""
+    every = (*one.evidence_for, *one.evidence_against)
+    named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
+    after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
+    told = one.recurring and one.recurring.told
+    repeated = [f"nobody is told again: {one.recurring.earlier} told of it ({one.recurring.text})"] if one.recurring and told else []  # fmt: skip
+    step = Step(
+        t, event, one.severity, one.cause, one.restart_advised, one.summary[:TEXT_MAX],
+        named.get(RULE, ""), named.get(NEXT_RULE, ""), _texts(one.evidence_for), _texts(one.evidence_against),
+        (*after, *filter(None, changes), *repeated),
+    )  # fmt: skip
+    return (*one.way[:1], *one.way[1:][-(STEPS_MAX - 2) :], step)
+
+
+def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
+    said = (each.text[:TEXT_MAX] for each in evidence if each.text and each.name not in (RULE, NEXT_RULE))  # fmt: skip
+    return tuple(said)[:EVIDENCE_MAX]
+
+
+def why_no_page(one: "Incident") -> str:
+    """Return why an incident pages nobody; empty: it pages."""
+    last = one.way[-1] if one.way else None
+    told = one.recurring and one.recurring.told
+    if one.severity == "page" and one.open and not one.recovering and not told:
+        return ""
+    if not one.open:
+        return "It is over."
+    if one.recovering:
+        return "Its trouble is not there any more: it closes if that stays so."
+    if one.recurring and told:
+        return f"People were told by {one.recurring.earlier}, and it has not doubled since."
+    if last is not None and last.severity == "page":
+        return f"Many targets fell silent at once: {one.related[-1] if one.related else 'one incident'} pages for all of them."  # fmt: skip
+    lowered = next((each for each in reversed(last.changes) if "→ ticket" in each), "") if last else ""  # fmt: skip
+    lacks = last.next_rule or "; ".join(last.against) if last else ""
+    return lowered or lacks or "No rule that gives a page has spoken; which one is the next is not known."  # fmt: skip
+
+
+def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return it as plain values."""
+    return [asdict(step) for step in way]
+
+
+def from_plain(said: Any) -> tuple[Step, ...]:
+    """Make it of plain values. Raises one of stored.DAMAGE."""
+    return _steps().validate_python(said) if said else ()
+
+
+@cache
+def _steps() -> TypeAdapter[tuple[Step, ...]]:
+    return TypeAdapter(tuple[Step, ...])
