@@ -168,7 +168,7 @@ DAMAGES = {
     "no time": (damaged("t", None), "all"),
     "engines are a list": (damaged("engines", []), "all"),
     "incidents are a text": (damaged("lifecycle.followed", "x"), "lifecycle"),
-    "a life that is none": (damaged("lifecycle.recurrence.ended", [["k", "0", "soon", 1.0]]), "lifecycle"),
+    "a life that is none": (damaged("lifecycle.recurrence", [["k", "0", "", "soon", 1.0, 1, 0.0, None, None]]), "lifecycle"),
     "no detectors": (damaged("detectors", {}), "throughput_collapse"),
     "equations that are not finite": (
         damaged("detectors.throughput_collapse.engines.0.judge.baseline.model.moment", [1, 2, 1e999]),

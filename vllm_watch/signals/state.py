@@ -33,9 +33,8 @@ WARM_UP_SECONDS = 300.0
 WARM_UP_STEPS = 100
 """... but an engine that has taken so many steps has met its shapes."""
 
-_HEALTH = dict.fromkeys(("serving", "idle", "prefilling", "overloaded"), 1) | dict.fromkeys(
-    ("down", "stalled", "failing", "starting", "sleeping"), 0
-)
+_WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
+_SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
@@ -192,4 +191,4 @@ def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
     """Return which share of its work an engine does in this state, from 0 to 1; None: not known."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
-    return _HEALTH.get(word)
+    return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None
