@@ -136,6 +136,9 @@ JUDGED = frozenset((
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
 
+COUNTED = frozenset(("iteration_tokens", "prefill_time"))
+"""Histograms of which only count and sum are judged: of a watched engine `cumulative` is empty."""
+
 
 NOT_SERVED = ("error",)
 """Reasons to finish of a request that failed: nobody was served."""
