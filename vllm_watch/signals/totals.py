@@ -24,6 +24,7 @@ so that engines add up. Where a release lacks one, what is known to be below it 
 Numbers = tuple[float, ...]
 
 _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*BOUNDS)
+_UNKNOWN = (None,)
 
 
 @record
@@ -51,6 +52,7 @@ class Totals:
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
+        self._picks: dict[str, Callable[[Numbers], Numbers]] = {}  # our buckets of theirs, after a 0
 
     def forget_last(self) -> None:
         """Count nothing until the next look but one: what is seen next may be another server's."""
@@ -66,15 +68,15 @@ class Totals:
             if histogram is not None and histogram.sum is not None:
                 if histogram.bounds is not self._bounds.get(name):
                     self._rebound(name, histogram, began_anew)
-                self._grow(name, _numbers(histogram, BOUNDS[name]), began_anew)
+                told = self._picks[name]((0.0, *histogram.cumulative))
+                self._grow(name, (histogram.count, histogram.sum, *told), began_anew)
         if sample.request_success is not None:
             self._finish(sample.request_success, began_anew)
         found = self._totals.get
-        prompt, generation, preemptions = (found(name, (None,))[0] for name in COUNTERS)
         return EngineTotals(
-            prompt_tokens=prompt,
-            generation_tokens=generation,
-            preemptions=preemptions,
+            prompt_tokens=found("prompt_tokens", _UNKNOWN)[0],
+            generation_tokens=found("generation_tokens", _UNKNOWN)[0],
+            preemptions=found("preemptions", _UNKNOWN)[0],
             requests_finished=dict(self._finished) or None,
             ttft=found("ttft"),
             inter_token_latency=found("inter_token_latency"),
@@ -85,6 +87,7 @@ class Totals:
         """Other buckets of the same count cannot be told apart from it: they are a new beginning."""
         known, last = self._bounds.get(name), self._last.get(name)
         self._bounds[name] = histogram.bounds
+        self._picks[name] = _pick(histogram.bounds, BOUNDS[name])
         if known != histogram.bounds and not began_anew and last and histogram.count >= last[0]:
             del self._last[name]
 
@@ -112,11 +115,6 @@ class Totals:
                 then = last.get(reason, 0.0)
                 grown = value if began_anew or value < then else value - then
             self._finished[reason] = self._finished.get(reason, 0.0) + grown
-
-
-def _numbers(histogram: Histogram, bounds: Numbers) -> Numbers:
-    below = (0.0, *histogram.cumulative)
-    return histogram.count, histogram.sum or 0.0, *_pick(histogram.bounds, bounds)(below)
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call, Observation, Reading
-from vllm_watch.samples.record import changed
+from vllm_watch.samples.record import completed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http, own_trouble, what_answered
@@ -102,7 +102,7 @@ class VllmSource:
             self._next_identify_s = float("-inf")
         else:
             calls += await self._identify(reading, monotonic_s, switches_due=health_due)
-            reading = changed(reading, server=changed(reading.server, **self._known))
+            completed(reading.server, **self._known)
             if reading.vllm and self.local and self._neighbours is not None:
                 self._neighbours.heard(self.target.url)
         observation = Observation(
