@@ -114,7 +114,7 @@ class EngineTracker:
         """
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
-        return any(
+        return born != known and any(
             then is not None
             and now is not None
             and now != then

@@ -5,9 +5,9 @@ begin at zero with the first look, and grow by what was seen: so `increase()` ov
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from operator import add, attrgetter, itemgetter, sub
+from operator import add, attrgetter, itemgetter, lt, sub
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
@@ -100,11 +100,9 @@ class Totals:
         elif began_anew or now[0] < last[0]:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
-            grown = tuple(map(sub, now, last))
-            if (
-                min(grown) < 0
-            ):  # a bucket that falls while the count does not: nothing is taken back
-                grown = tuple([max(0.0, each) for each in grown])
+            grown: Iterable[float] = map(sub, now, last)
+            if any(map(lt, now, last)):  # a bucket, not the count: nothing is taken back
+                grown = [max(0.0, each) for each in grown]
             self._totals[name] = tuple(map(add, total, grown))
 
     def _finish(self, now: Mapping[str, float], began_anew: bool) -> None:
