@@ -6,6 +6,7 @@ anybody is told that there is something to read on it.
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -152,7 +153,12 @@ class Publisher:
 
 
 def _host_of(target: Target) -> str:
-    return target.node or urlsplit(target.url).hostname or ""
+    return target.node or _host_in(target.url)
+
+
+@lru_cache(1024)
+def _host_in(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
