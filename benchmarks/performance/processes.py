@@ -80,7 +80,9 @@ class Watcher:
         (self._folder / "tell").touch()
         lines = written(self._folder / "shares", self._process).split("\n")
         pairs = [line.split(" ", 1) for line in lines]
-        return {name: float(share) for share, name in sorted(pairs, key=lambda pair: -float(pair[0]))}
+        return {
+            name: float(share) for share, name in sorted(pairs, key=lambda pair: -float(pair[0]))
+        }
 
 
 @contextmanager

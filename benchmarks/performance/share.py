@@ -72,21 +72,22 @@ class Timers:
 
 def rows() -> list[Row]:
     """All of this subject."""
-    with processes.engines() as ours_url, processes.engines() as theirs_url:
-        with (
-            processes.watcher(ours_url, TARGETS, INTERVAL_SECONDS, timed=True) as watcher,
-            processes.prometheus(theirs_url, TARGETS, INTERVAL_SECONDS) as prometheus,
-        ):
-            time.sleep(WARM_SECONDS)
-            watcher.begin_anew()
-            pids = watcher.pid, prometheus
-            before = [processes.cpu_seconds(pid) for pid in pids]
-            time.sleep(SECONDS)
-            ours, theirs = (
-                1000 * (processes.cpu_seconds(pid) - began) / (TARGETS / INTERVAL_SECONDS * SECONDS)
-                for pid, began in zip(pids, before, strict=True)
-            )
-            shares = watcher.shares()
+    with (
+        processes.engines() as ours_url,
+        processes.engines() as theirs_url,
+        processes.watcher(ours_url, TARGETS, INTERVAL_SECONDS, timed=True) as watcher,
+        processes.prometheus(theirs_url, TARGETS, INTERVAL_SECONDS) as prometheus,
+    ):
+        time.sleep(WARM_SECONDS)
+        watcher.begin_anew()
+        pids = watcher.pid, prometheus
+        before = [processes.cpu_seconds(pid) for pid in pids]
+        time.sleep(SECONDS)
+        ours, theirs = (
+            1000 * (processes.cpu_seconds(pid) - began) / (TARGETS / INTERVAL_SECONDS * SECONDS)
+            for pid, began in zip(pids, before, strict=True)
+        )
+        shares = watcher.shares()
     beside = f"{ours:.2f} ms and {theirs:.2f} ms of the same {SECONDS:g} s, with timers in ours"
     return [
         Row("CPU per scrape ÷ Prometheus', both at once", ours / theirs, "", None, beside),

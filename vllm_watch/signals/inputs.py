@@ -83,7 +83,9 @@ _OF_ENGINE, _OF_SERVER, _OF_LOOK = (
     [name for name, each in INPUTS.items() if each.scope == scope]
     for scope in (_ENGINE, _SERVER, _LOOK)
 )
-_ENGINE_HAS, _SERVER_HAS = ([INPUTS[name].carried for name in of] for of in (_OF_ENGINE, _OF_SERVER))
+_ENGINE_HAS, _SERVER_HAS = (
+    [INPUTS[name].carried for name in of] for of in (_OF_ENGINE, _OF_SERVER)
+)
 _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 

@@ -46,7 +46,7 @@ def quantiles(
         if not (value is None or first is None or mean is None or value > first):
             value = min(value, max(0.0, mean) / (1.0 - q))
         found.append(value)
-    return Quantiles(*found, first)
+    return Quantiles(found[0], found[1], found[2], first)
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:

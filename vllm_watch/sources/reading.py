@@ -75,9 +75,7 @@ class Reader:
         self._judged_only = judged_only
         self.lines: Lines | None = None  # the last body, where it was read line by line
 
-    def read(
-        self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX
-    ) -> Reading:
+    def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
         """Raises ExpositionError for a body that is not in the format; `lines_max`: see `Parser.parse`."""
         self.lines = None
         exposition = self._parser.parse(
@@ -304,9 +302,7 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     return None
 
 
-def _bind_field(
-    field: Field, rows_of: Callable[[str], list[Row]], *, buckets: bool
-) -> Take | None:
+def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: bool) -> Take | None:
     if field.kind is Kind.HISTOGRAM:
         for name in field.names:
             bounds, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)

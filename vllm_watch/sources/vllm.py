@@ -9,8 +9,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,8 +21,8 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http, own_trouble, what_answered
 from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.exposition import SERIES_MAX, TooManyLinesError
 from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.exposition import SERIES_MAX, TooManyLinesError
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.this_host import is_loopback
@@ -158,8 +158,7 @@ class VllmSource:
             if len(body) > LOOP_BYTES_MAX:  # it would be there twice while it is read
                 answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
-            reading = self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max)
-            return call, reading, body
+            return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
         except MemoryError as error:
             return _no_memory(call, error), None, None
         except UnicodeDecodeError as error:

@@ -362,7 +362,7 @@ def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:
     """(state, sentence) of a server: that of its least healthy engine, and how many are so."""
     if len(engines) == 1:
         return engines[0].state, engines[0].state_text
-    word, text = state.worst([(engine.state, engine.state_text) for engine in engines])
+    word, _ = state.worst([(engine.state, engine.state_text) for engine in engines])
     so = [engine for engine in engines if engine.state == word]
     if word in ("serving", "idle"):
         running = sum(each.requests_running or 0.0 for each in engines)
