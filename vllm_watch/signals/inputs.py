@@ -45,9 +45,8 @@ def _lengths(sample: EngineSample) -> object:
 
 def _prefix_cache(sample: EngineSample) -> object:
     """Hits are counted, or the cache is off: V0 gives a ratio since its start only, -1 where it is off."""
-    if sample.prefix_cache_queries is None and (sample.prefix_cache_hit_rate or 0.0) >= 0.0:
-        return None
-    return True
+    off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
+    return True if off else sample.prefix_cache_queries
 
 
 _NEWER = "a later vLLM exports it"

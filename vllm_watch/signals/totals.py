@@ -52,9 +52,8 @@ class Totals:
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
-        self._picks: dict[
-            str, Callable[[Numbers], Numbers]
-        ] = {}  # our buckets of theirs, after a 0
+        # What takes our buckets from theirs, after a 0.
+        self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
         """Count nothing until the next look but one: what is seen next may be another server's."""

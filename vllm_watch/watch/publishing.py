@@ -152,13 +152,9 @@ class Publisher:
             listener.saw(target, events)
 
 
-def _host_of(target: Target) -> str:
-    return target.node or _host_in(target.url)
-
-
 @lru_cache(1024)
-def _host_in(url: str) -> str:
-    return urlsplit(url).hostname or ""
+def _host_of(target: Target) -> str:
+    return target.node or urlsplit(target.url).hostname or ""
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:

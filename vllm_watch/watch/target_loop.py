@@ -142,16 +142,16 @@ class TargetLoop:
             return
         events: Sequence[IncidentEvent] = []
         try:
-            name = self.target.name
+            name, host = self.target.name, self._host.watch
             entry = self._board.targets.get(name)
             events = self._watch.observe(
                 look.observation,
-                beside=(*self._host.concerning(name), *self._peers.beside(name)),
+                beside=(*host.concerning(name), *self._peers.beside(name)),
                 around=self._peers.around(
                     name,
-                    others_gpus=self._host.others_gpus(name),
-                    core=self._host.core_of(name),
-                    left_core=self._host.left_core_of(name),
+                    others_gpus=host.others_gpus(name),
+                    core=host.core_of(name),
+                    left_core=host.left_core_of(name),
                 ),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
