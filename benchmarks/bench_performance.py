@@ -1,6 +1,6 @@
 """What watching costs, in one table: CPU per scrape, a thousand targets on one core, start-up.
 
-python benchmarks/bench_performance.py            print the table (four minutes)
+python benchmarks/bench_performance.py            print the table (five minutes)
 python benchmarks/bench_performance.py --page     ... and write docs/performance.md
 python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (over an hour)
 python benchmarks/bench_performance.py startup    one subject alone
