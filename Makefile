@@ -111,7 +111,7 @@ BENCHES = $(wildcard benchmarks/bench_*.py)
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; echo "== $$bench took $$SECONDS s in all"; done
 
-bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (four minutes, on a quiet machine)
+bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (five minutes, on a quiet machine)
 	$(BIN)/python benchmarks/bench_performance.py --page
 
 bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)

@@ -1,9 +1,10 @@
 """What watching costs, in one table: CPU per scrape, a thousand targets on one core, start-up.
 
-python benchmarks/bench_performance.py            print the table (four minutes)
+python benchmarks/bench_performance.py            print the table (five minutes)
 python benchmarks/bench_performance.py --page     ... and write docs/performance.md
 python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (over an hour)
 python benchmarks/bench_performance.py startup    one subject alone
+python benchmarks/bench_performance.py share      a scrape beside Prometheus, and what its stages take (half a minute)
 python benchmarks/bench_performance.py --tree before=PATH --tree after=PATH    the whole path of several checkouts
 """
 
@@ -14,11 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.performance import growth, page, rendering, scale, scrape, startup, trees
+from benchmarks.performance import growth, page, rendering, scale, scrape, share, startup, trees
 from benchmarks.performance.row import Row
 
 SUBJECTS = {
     "scrape": scrape.rows,
+    "share": share.rows,
     "scale": scale.rows,
     "rendering": rendering.rows,
     "startup": startup.rows,

@@ -32,8 +32,6 @@ has not been shown to keep it.
 A figure that does not keep its bar says so. CPU figures of a busy or slower machine are two to three times these; so a peer of the same run stands beside
 them.
 
-Of a look at 50 targets judgement takes 44 % of CPU, reading the body 20 %, the recorder 11 %, what is shown 5 %; the rest is HTTP and the event loop.
-
 ## What lost
 
 aiohttp's client to ask engines (answers that are none became `read_timeout` after seconds of CPU), an HTTP parser of our own, uvloop, no garbage

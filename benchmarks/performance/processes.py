@@ -75,6 +75,15 @@ class Watcher:
         (self._folder / "tell").touch()
         return [float(line) for line in written(self._folder / "late", self._process).split()]
 
+    def shares(self) -> dict[str, float]:
+        """By stage, its share of all CPU since then, of a watcher that is timed; the most first."""
+        (self._folder / "tell").touch()
+        lines = written(self._folder / "shares", self._process).split("\n")
+        pairs = [line.split(" ", 1) for line in lines]
+        return {
+            name: float(share) for share, name in sorted(pairs, key=lambda pair: -float(pair[0]))
+        }
+
 
 @contextmanager
 def watcher(
@@ -84,16 +93,17 @@ def watcher(
     *,
     name_paths: bool = True,
     tree: Path = ROOT,
+    timed: bool = False,
 ) -> Iterator[Watcher]:
     """`vllm-watch run` of so many targets, on the core that the engines do not use.
 
     `name_paths`: each target has a path of its own below the URL; otherwise it is the URL itself.
-    `tree`: a checkout of the project, whose code runs.
+    `tree`: a checkout of the project, whose code runs. `timed`: with timers around its stages.
     """
     with tempfile.TemporaryDirectory() as name:
         urls = [f"{engines_url}/t{n}" if name_paths else engines_url for n in range(targets)]
         (Path(name) / "targets").write_text("\n".join(urls))
-        words = [interval_seconds, name]
+        words = [interval_seconds, name, *(["timed"] if timed else [])]
         script = tree / "benchmarks/performance/watching.py"
         process = subprocess.Popen([*pinned(0), sys.executable, script, *map(str, words)])
         try:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tests.examples import examples
 from vllm_watch.errors import ExpositionError
 from vllm_watch.sources import exposition
-from vllm_watch.sources.exposition import Parser
+from vllm_watch.sources.exposition import Parser, TooManyLinesError
 
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.txt"))
 GENERATED_BODIES = 10_000
@@ -254,6 +254,17 @@ def test_bodies_beyond_all_reason_are_refused_before_they_are_parsed():
         Parser().parse("x 1\n" * 25_001)
     with pytest.raises(ExpositionError, match="line 1: .* is beyond the plain text format"):
         Parser().parse("x 1 1700000000\n" * 20_000)
+
+
+def test_only_a_body_of_an_unknown_layout_is_held_to_the_lines_that_may_be_learnt():
+    """What is known is read line by line, however many there are; none beyond them is taken apart."""
+    body = "x 1\n" * 9
+    parser = Parser()
+    parser.parse(body)
+    assert parser.parse(body, lines_max=9).values == [1.0] * 9
+    with pytest.raises(TooManyLinesError, match="has 11 lines, more than 9"):
+        parser.parse(body + "x 1\n", lines_max=9)
+    assert parser.parse(body, lines_max=9).values == [1.0] * 9
 
 
 def test_a_layout_with_timestamps_is_kept_while_its_series_stay():

@@ -92,9 +92,9 @@ async def test_a_reading_is_judged_shown_and_handed_to_each_look():
         assert site.board.gpus.gpus == (LOST,)
         assert site.board.host_sources["nvml"].outcome == "ok"
         assert site.heard == [("host:localhost", "opened", "gpu_fault")]
-        (fault,) = site.loop.concerning("a")
+        (fault,) = site.loop.watch.concerning("a")
         assert fault == next(iter(site.board.host.incidents.open.values()))
-        assert site.loop.concerning("b") == ()
+        assert site.loop.watch.concerning("b") == ()
 
 
 async def test_a_poll_without_gpus_says_nothing_of_them():

@@ -36,6 +36,10 @@ class Host:
     def gpus(self):
         return self.read()
 
+    @property
+    def watch(self):
+        return self
+
     def concerning(self, target):
         return (f"what hits {target}",)
 

@@ -8,20 +8,24 @@ import copy
 import math
 import sys
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from vllm_watch.samples.record import short_record
 from vllm_watch.signals.records import EngineSignals
 
-CHARTED: Mapping[str, Callable[[EngineSignals], float | None]] = {
-    "generation_tokens_per_second": lambda e: e.generation_tokens_per_second,
-    "requests_running": lambda e: e.requests_running,
-    "requests_waiting": lambda e: e.requests_waiting,
-    "kv_cache_usage_ratio": lambda e: e.kv_cache_usage_ratio,
-    "time_to_first_token_p95_seconds": lambda e: e.time_to_first_token_seconds.p95,
-    "inter_token_latency_p95_seconds": lambda e: e.inter_token_latency_seconds.p95,
-    "step_time_seconds": lambda e: e.step_time_seconds,
+CHARTED: Mapping[str, str] = {
+    "generation_tokens_per_second": "generation_tokens_per_second",
+    "requests_running": "requests_running",
+    "requests_waiting": "requests_waiting",
+    "kv_cache_usage_ratio": "kv_cache_usage_ratio",
+    "time_to_first_token_p95_seconds": "time_to_first_token_seconds.p95",
+    "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
+    "step_time_seconds": "step_time_seconds",
 }
+"""Where EngineSignals have what is charted."""
+
+_charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
 POINTS = 120  # a chart of 10 minutes has a point per 5 s: finer than its pixels on a phone
 _UNKNOWN = math.nan
@@ -57,7 +61,7 @@ class History:
 
     def push(self, t: float, signals: EngineSignals) -> None:
         """Keep the charted signals of Unix time `t`. A clock that stepped back begins the rings anew."""
-        values = [_finite(read(signals)) for read in CHARTED.values()]
+        values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
 
@@ -146,14 +150,14 @@ class Ring:
             self._next = (self._next + 1) % POINTS
 
     def _joined(self, means: Sequence[float], values: Sequence[float]) -> list[float]:
-        joined = []
-        for column, (mean, value) in enumerate(zip(means, values, strict=True)):
-            if math.isnan(value):
-                joined.append(mean)
-                continue
-            self._known[column] += 1
-            known = self._known[column]
-            joined.append(value if known == 1 else mean + (value - mean) / known)
+        joined, known = list(means), self._known
+        for column, value in enumerate(values):
+            if value == value:  # noqa: PLR0124 - no NaN
+                known[column] += 1
+                if known[column] == 1:
+                    joined[column] = value
+                else:
+                    joined[column] += (value - joined[column]) / known[column]
         return joined
 
     def series(self, now: float) -> Series:

@@ -76,7 +76,7 @@ class Acceptances:
     def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         """The verdicts; where acceptance has fallen and no better cause is known, with that one."""
         engines = view.signals.engines
-        self._engines = {name: self._engines.get(name, Acceptance()) for name in engines}
+        self._engines = {name: self._engines.get(name) or Acceptance() for name in engines}
         fallen = {
             name: each.look(view.at_s, engines[name].spec_acceptance_ratio)
             for name, each in self._engines.items()

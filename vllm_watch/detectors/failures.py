@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Sequence
-from operator import attrgetter, lt
+from operator import add, attrgetter, lt, sub
+from typing import NamedTuple
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import record
@@ -25,6 +26,8 @@ PRESENT_SECONDS = 15.0
 
 SERVER_ERROR = "5xx"
 
+KvCounts = tuple[tuple[str, float], ...]  # by family
+
 _RISING = attrgetter("errors", "done", "tokens", "aborted", "repeated")
 
 
@@ -39,7 +42,7 @@ class Ends:
     aborted: float = 0.0
     repeated: float = 0.0  # ended for repetition, where a client has asked for that check
     tokens: float = 0.0
-    kv_failures: tuple[tuple[str, float], ...] = ()
+    kv_failures: KvCounts = ()
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
@@ -72,17 +75,19 @@ def _server_errors(sample: EngineSample) -> float:
     return (sample.http_responses or {}).get(SERVER_ERROR, 0.0) - refused
 
 
-@record
-class _Look:
-    """By how much the counters grew since the look before."""
+class _Counts(NamedTuple):
+    """How much was counted, in one scrape or since the engine is followed."""
 
-    at_s: float
     errors: float
     api: float
     explained: float
     done: float
     tokens: float
     doubtful: float  # aborted while no token was made, or repeated
+    ended: float  # requests, however
+
+
+_NOTHING = _Counts(*[0.0] * len(_Counts._fields))
 
 
 class Failures:
@@ -92,7 +97,9 @@ class Failures:
         self._begin(None, 0)
 
     def _begin(self, ends: Ends | None, restarts: int) -> None:
-        self._looks: deque[_Look] = deque()
+        # Each scrape of the window with what was counted up to and with it, and what was counted before them.
+        self._looks: deque[tuple[float, _Counts]] = deque()
+        self._counted = self._before = _NOTHING
         self._last, self._restarts = ends, restarts
         self._api_most = 0.0 if ends is None else ends.api
         self._kv_then: dict[str, float] = {}
@@ -112,50 +119,44 @@ class Failures:
         api, self._api_most = max(0.0, ends.api - self._api_most), max(ends.api, self._api_most)
         tokens = ends.tokens - last.tokens
         hung_up = 0.0 if tokens or not ends.tokens else ends.aborted - last.aborted
-        self._looks.append(
-            _Look(
-                at_s=at_s,
-                errors=ends.errors - last.errors,
-                api=api,
-                explained=ends.explained - last.explained,
-                done=ends.done - last.done,
-                tokens=tokens,
-                doubtful=hung_up + ends.repeated - last.repeated,
-            )
-        )
+        errors, explained = ends.errors - last.errors, ends.explained - last.explained
+        done, doubtful = ends.done - last.done, hung_up + ends.repeated - last.repeated
+        ended = max(errors, api - explained) + done + doubtful
+        newest = _Counts(errors, api, explained, done, tokens, doubtful, ended)
+        self._counted = _Counts._make(map(add, self._counted, newest))
+        self._looks.append((at_s, self._counted))
         self._add_up(at_s, generates=ends.tokens > 0)
-        self._follow(at_s, dict(ends.kv_failures), dict(last.kv_failures))
+        self._follow(at_s, newest, ends.kv_failures, last.kv_failures)
 
     def _add_up(self, at_s: float, *, generates: bool) -> None:
-        looks = self._looks
-        while looks[0].at_s <= at_s - WINDOW_SECONDS:
-            ends = sum(map(_ended, looks)) - _ended(looks[0])
-            done = sum(each.done for each in looks) - looks[0].done
-            enough = ends >= (ENDS_MIN if done else RUN_MIN)
-            if not enough and looks[0].at_s > at_s - WINDOW_SECONDS_MAX:
+        looks, now = self._looks, self._counted
+        while looks[0][0] <= at_s - WINDOW_SECONDS:
+            first_s, then = looks[0]
+            enough = now.ended - then.ended >= (ENDS_MIN if now.done > then.done else RUN_MIN)
+            if not enough and first_s > at_s - WINDOW_SECONDS_MAX:
                 break
+            self._before = then
             looks.popleft()
-        done, self.tokens = sum(each.done for each in looks), sum(each.tokens for each in looks)
-        empty = max(0.0, done - self.tokens) if generates else 0.0
-        of_api = sum(each.api for each in looks) - sum(each.explained for each in looks)
-        self.failed = max(sum(each.errors for each in looks), of_api, 0.0) + empty
-        self.served, self.doubtful = done - empty, sum(each.doubtful for each in looks)
+        lately = _Counts._make(map(sub, now, self._before))
+        self.tokens = lately.tokens
+        empty = max(0.0, lately.done - lately.tokens) if generates else 0.0
+        self.failed = max(lately.errors, lately.api - lately.explained, 0.0) + empty
+        self.served, self.doubtful = lately.done - empty, lately.doubtful
 
-    def _follow(self, at_s: float, kv: dict[str, float], kv_before: dict[str, float]) -> None:
-        newest = self._looks[-1]
-        if _ended(newest):
+    def _follow(self, at_s: float, newest: _Counts, kv: KvCounts, kv_before: KvCounts) -> None:
+        if newest.ended:
             self._last_end_s = at_s
         empty = newest.done > 0 and not self.tokens and self.failed > 0
         if newest.errors or newest.api > newest.explained or newest.doubtful or empty:
             if self._since_s is None:
-                self._since_s, self._kv_then = at_s, kv_before
+                self._since_s, self._kv_then = at_s, dict(kv_before)
             self._until_s = at_s
         elif self._since_s is not None and self.quiet(at_s):
             self._since_s = None
         self.kv_failed = {
             name: count - self._kv_then.get(name, 0.0)
-            for name, count in kv.items()
-            if self._since_s is not None and count > self._kv_then.get(name, 0.0)
+            for name, count in (() if self._since_s is None else kv)
+            if count > self._kv_then.get(name, 0.0)
         }
 
     def quiet(self, at_s: float) -> bool:
@@ -193,10 +194,6 @@ class Failures:
         failed, how = (odd, "ended without an answer") if odd else (self.failed, "failed")
         none = ", and no token was generated" if not self.tokens else ""
         return f"{failed:.0f} of {failed + self.served:.0f} requests {how} of late{none}"
-
-
-def _ended(look: _Look) -> float:
-    return max(look.errors, look.api - look.explained) + look.done + look.doubtful
 
 
 def _fell(last: Ends, ends: Ends) -> bool:

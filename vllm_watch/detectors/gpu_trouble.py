@@ -4,6 +4,7 @@ A witness for the detectors of this folder; GPU faults are judged by a detector 
 """
 
 from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import xid
 from vllm_watch.signals.gpu_roster import GpuRoster
 
@@ -13,17 +14,19 @@ class GpuTrouble:
 
     def __init__(self) -> None:
         self._roster = GpuRoster()
+        self._gpus: tuple[GpuSample, ...] | None = None  # as last seen, and ...
+        self._others: frozenset[str] = frozenset()
         self.lost: tuple[str, ...] = ()  # UUIDs that were there and are not, or that say so
         self.xids: tuple[int, ...] = ()  # codes that the driver reports now
 
     def look(self, view: View) -> None:
         """Take one look; where nobody asked or no answer came, nothing changes."""
-        gpus = view.observation.gpus
-        if gpus is None:
-            return
+        gpus, others = view.observation.gpus, view.around.others_gpus
+        if gpus is None or (gpus is self._gpus and others == self._others):
+            return  # they are polled more rarely than engines
+        self._gpus, self._others = gpus, others
         # All of the host: one that turns out to be another server's is not lost by that.
         self._roster.look(gpus)
-        others = view.around.others_gpus
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
         self.xids = tuple(
             sorted({code for gpu in view.gpus or () for code in gpu.xid_errors or ()})

@@ -114,21 +114,20 @@ class Sights:
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         """A detector that lacks what it must have cannot say that all is healthy, nor call an engine unhealthy."""
-        needs = self._needs[slug]
-        if not needs.must:
+        if not self._needs[slug].must:
             return verdicts
         return [
             verdict
             # What is said of the server may rest on just that: a GPU that is not seen any more.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
-            or self._can_clear(slug, needs, verdict.engine)
+            or self._can_clear(slug, verdict.engine)
             else replace(verdict, state=UNKNOWN)
             for verdict in verdicts
         ]
 
-    def _can_clear(self, slug: str, needs: Needs, engine: str | None) -> bool:
-        key = slug, engine
-        if key not in self._clear:
-            self._clear[key] = can_clear(needs, self._inputs, engine)
-        return self._clear[key]
+    def _can_clear(self, slug: str, engine: str | None) -> bool:
+        known = self._clear.get((slug, engine))
+        if known is None:
+            known = self._clear[slug, engine] = can_clear(self._needs[slug], self._inputs, engine)
+        return known

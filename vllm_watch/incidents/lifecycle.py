@@ -7,7 +7,7 @@ what only recovers hides nothing: another kind that is found then ends it, and o
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
@@ -27,6 +27,7 @@ from vllm_watch.incidents.incident import (
 from vllm_watch.incidents.lost import LostRequests
 from vllm_watch.incidents.recurrence import Recurrence
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 
 STATE_VERSION = 3
@@ -39,7 +40,7 @@ QUIET_LOOKS_SECONDS_MAX = 180.0
 """... but that alone asks for no more than this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Moment:
     """One look at what is followed, as far as incidents depend on it."""
 

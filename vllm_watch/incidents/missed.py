@@ -14,13 +14,13 @@ _STANDS_STILL = {
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
     """A ticket for one that is gone is a page while its peers or ranks wait for it, or fail without it."""
-    return [_paged(each, around) for each in verdicts]
-
-
-def _paged(verdict: Verdict, around: Around) -> Verdict:
     by = (*around.missed_by, *around.stalled_ranks)
+    return [_paged(each, by) for each in verdicts] if by else list(verdicts)
+
+
+def _paged(verdict: Verdict, by: tuple[str, ...]) -> Verdict:
     stands_still = verdict.state == FIRING and verdict.cause in _STANDS_STILL.get(verdict.kind, ())
-    if not by or not stands_still or verdict.severity != "ticket":
+    if not stands_still or verdict.severity != "ticket":
         return verdict
     missed = Evidence(
         name="missed_by", value=", ".join(by), text=f"{', '.join(by)} cannot work without it"

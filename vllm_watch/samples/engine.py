@@ -136,16 +136,15 @@ JUDGED = frozenset((
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
 
+COUNTED = frozenset(("iteration_tokens", "prefill_time"))
+"""Histograms of which only count and sum are judged: of a watched engine `cumulative` is empty."""
 
-NOT_SERVED = ("error",)
-"""Reasons to finish of a request that failed: nobody was served."""
+
+FAILED = "error"
+"""The reason to finish of a request that failed: nobody was served."""
 
 
 def served(sample: EngineSample) -> float | None:
     """Requests that ended in any way but a failure of the engine's, since it started."""
     ends = sample.request_success
-    return (
-        None
-        if ends is None
-        else sum(ends.values()) - sum(ends.get(each, 0.0) for each in NOT_SERVED)
-    )
+    return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

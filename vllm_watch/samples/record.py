@@ -33,6 +33,13 @@ def changed(record: T, **values: Any) -> T:
     return copy
 
 
+def completed(record: T, **values: Any) -> T:
+    """The record itself with other values: for whoever made it and has not handed it on yet."""
+    for name, value in values.items():
+        setattr(record, name, value)
+    return record
+
+
 @cache
 def _taken(cls: type[Any]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     names = tuple(field.name for field in fields(cls))

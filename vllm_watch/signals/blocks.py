@@ -197,14 +197,17 @@ def tells_load(sample: EngineSample) -> bool:
 
 
 def _lacking(sample: EngineSample) -> frozenset[str]:
-    seen = zip(_WATCHED, _watched_of(sample), strict=True)
-    lacking = [name for name, value in seen if value is None]
-    return frozenset(lacking) if lacking else _NOTHING
+    seen = _watched_of(sample)
+    if None not in seen:
+        return _NOTHING
+    return frozenset(name for name, value in zip(_WATCHED, seen, strict=True) if value is None)
 
 
 def _adapters(sample: EngineSample) -> int:
     """LoRA adapters of running requests, as vLLM says them: joined with commas."""
-    named = (sample.lora_requests_info or {}).get("running_lora_adapters", "")
+    if sample.lora_requests_info is None:
+        return 0
+    named = sample.lora_requests_info.get("running_lora_adapters", "")
     return named.count(",") + 1 if named else 0
 
 

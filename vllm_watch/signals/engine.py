@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.engine import NOT_SERVED, EngineSample, served
+from vllm_watch.samples.engine import FAILED, EngineSample, served
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
@@ -114,7 +114,7 @@ class EngineTracker:
         """
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
-        return any(
+        return born != known and any(
             then is not None
             and now is not None
             and now != then
@@ -286,9 +286,11 @@ def work_done(sample: EngineSample) -> tuple[float | None, ...]:
 
     A request that failed is no work. Nor is a client that hangs up, be it counted as an abort.
     """
-    ends, done = sample.request_success or {}, served(sample)
-    finished = None if done is None else done - ends.get("abort", 0.0)
-    return *(take(sample) for take in _NEVER_FALLING), finished, sample.preemptions
+    steps, ends, finished = sample.iteration_tokens, sample.request_success, served(sample)
+    if finished is not None and ends is not None:
+        finished -= ends.get("abort", 0.0)
+    counted = None if steps is None else steps.count
+    return counted, sample.generation_tokens, sample.prompt_tokens, finished, sample.preemptions
 
 
 def _free(capacity: float | None, usage_ratio: float | None) -> float | None:
@@ -320,7 +322,7 @@ def _quantiles(grown: Growth | None) -> Quantiles:
 def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
     if by_reason is None:
         return None
-    return sum(rate for reason, rate in by_reason.items() if reason not in NOT_SERVED)
+    return sum([rate for reason, rate in by_reason.items() if reason != FAILED])
 
 
 def _goodput(

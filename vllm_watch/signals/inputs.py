@@ -7,6 +7,7 @@ have had it: old engines make a series with the first request, health is not ask
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
@@ -26,32 +27,26 @@ _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing that a look may carry. `there` is asked of the engine's sample, of the reading, or of the look."""
+    """One thing that a scrape may carry. `carried` takes it (None: it is not there) from the engine's sample, the
+    reading, or the observation."""
 
     label: str  # as it stands in "no LABEL: …"
     mend: str  # how to get it, in words
     scope: str
-    there: Callable[..., bool]
+    carried: Callable[..., object]
     lasts_seconds: float = (
         0.0  # not asked at each look: seen so long ago it is still taken to be there
     )
 
 
-def _field(name: str) -> Callable[[EngineSample], bool]:
-    return lambda sample: getattr(sample, name) is not None
+def _lengths(sample: EngineSample) -> object:
+    return sample.request_prompt_tokens and sample.request_generation_tokens
 
 
-def _lengths(sample: EngineSample) -> bool:
-    return sample.request_prompt_tokens is not None and sample.request_generation_tokens is not None
-
-
-def _prefix_cache(sample: EngineSample) -> bool:
-    """Are hits counted, or is the cache off? V0 gives a ratio since its start only, -1 where it is off."""
-    return sample.prefix_cache_queries is not None or (sample.prefix_cache_hit_rate or 0.0) < 0.0
-
-
-def _server(name: str) -> Callable[[Reading], bool]:
-    return lambda reading: getattr(reading.server, name) is not None
+def _prefix_cache(sample: EngineSample) -> object:
+    """Hits are counted, or the cache is off: V0 gives a ratio since its start only, -1 where it is off."""
+    off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
+    return True if off else sample.prefix_cache_queries
 
 
 _NEWER = "a later vLLM exports it"
@@ -61,25 +56,25 @@ _PROCESS = (
 )
 
 INPUTS: dict[str, Input] = {
-    "running": Input("number of running requests", _NEWER, _ENGINE, _field("requests_running")),
-    "waiting": Input("number of waiting requests", _NEWER, _ENGINE, _field("requests_waiting")),
-    "kv_cache_usage": Input("usage of the KV cache", _NEWER, _ENGINE, _field("kv_cache_usage")),
-    "steps": Input("counter of steps", "vLLM counts them from 0.6.4 on", _ENGINE, _field("iteration_tokens")),
-    "generated": Input("counter of generated tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("generation_tokens")),
-    "prompted": Input("counter of prompt tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("prompt_tokens")),
-    "latency": Input("inter-token latency", "vLLM has it from 0.3.0 on", _ENGINE, _field("inter_token_latency")),
-    "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, _field("request_success")),
-    "http": Input("counter of HTTP responses", "vLLM has it from 0.8.3 on", _ENGINE, _field("http_responses")),
+    "running": Input("number of running requests", _NEWER, _ENGINE, attrgetter("requests_running")),
+    "waiting": Input("number of waiting requests", _NEWER, _ENGINE, attrgetter("requests_waiting")),
+    "kv_cache_usage": Input("usage of the KV cache", _NEWER, _ENGINE, attrgetter("kv_cache_usage")),
+    "steps": Input("counter of steps", "vLLM counts them from 0.6.4 on", _ENGINE, attrgetter("iteration_tokens")),
+    "generated": Input("counter of generated tokens", "vLLM has it from 0.3.0 on", _ENGINE, attrgetter("generation_tokens")),
+    "prompted": Input("counter of prompt tokens", "vLLM has it from 0.3.0 on", _ENGINE, attrgetter("prompt_tokens")),
+    "latency": Input("inter-token latency", "vLLM has it from 0.3.0 on", _ENGINE, attrgetter("inter_token_latency")),
+    "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, attrgetter("request_success")),
+    "http": Input("counter of HTTP responses", "vLLM has it from 0.8.3 on", _ENGINE, attrgetter("http_responses")),
     "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),
-    "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, _field("preemptions")),
+    "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, attrgetter("preemptions")),
     "prefix_cache": Input("counter of prefix cache hits", "V1 engines count them", _ENGINE, _prefix_cache),
-    "media_cache": Input("counter of multi-modal cache queries", "vLLM has it from 0.11.1 on", _ENGINE, _field("mm_cache_queries")),
-    "open_fds": Input("process_open_fds", _PROCESS, _SERVER, _server("process_open_fds")),
-    "resident_memory": Input("process_resident_memory_bytes", _PROCESS, _SERVER, _server("process_resident_memory_bytes")),
-    "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, _server("process_start_time")),
-    "health": Input("answer of /health", "let the watcher reach it", _LOOK, lambda seen: seen.health is not None, HEALTH_SECONDS),
-    "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: bool(seen.gpus)),
-    "canary": Input("canary", "set `canary.enabled: true` (if it is, the log says why none is answered)", _LOOK, lambda seen: seen.canary is not None, CANARY_SECONDS),
+    "media_cache": Input("counter of multi-modal cache queries", "vLLM has it from 0.11.1 on", _ENGINE, attrgetter("mm_cache_queries")),
+    "open_fds": Input("process_open_fds", _PROCESS, _SERVER, attrgetter("server.process_open_fds")),
+    "resident_memory": Input("process_resident_memory_bytes", _PROCESS, _SERVER, attrgetter("server.process_resident_memory_bytes")),
+    "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, attrgetter("server.process_start_time")),
+    "health": Input("answer of /health", "let the watcher reach it", _LOOK, attrgetter("health"), HEALTH_SECONDS),
+    "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: seen.gpus or None),
+    "canary": Input("canary", "set `canary.enabled: true` (if it is, the log says why none is answered)", _LOOK, attrgetter("canary"), CANARY_SECONDS),
 }  # fmt: skip
 """By name, as detectors ask for them."""
 
@@ -87,7 +82,9 @@ _OF_ENGINE, _OF_SERVER, _OF_LOOK = (
     [name for name, each in INPUTS.items() if each.scope == scope]
     for scope in (_ENGINE, _SERVER, _LOOK)
 )
-_ENGINE_HAS, _SERVER_HAS = ([INPUTS[name].there for name in of] for of in (_OF_ENGINE, _OF_SERVER))
+_ENGINE_HAS, _SERVER_HAS = (
+    [INPUTS[name].carried for name in of] for of in (_OF_ENGINE, _OF_SERVER)
+)
 _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 
@@ -119,14 +116,17 @@ class Inputs:
 
     def look(self, at_s: float, observation: Observation) -> None:
         """Take one look. A body that could not be read says nothing of what is in it."""
-        looked = [INPUTS[name].there(observation) or self._lasts(name, at_s) for name in _OF_LOOK]
+        looked = [
+            INPUTS[name].carried(observation) is not None or self._lasts(name, at_s)
+            for name in _OF_LOOK
+        ]
         for name in _LASTING:
-            if INPUTS[name].there(observation):
+            if INPUTS[name].carried(observation) is not None:
                 self._last_s[name] = at_s
         reading = observation.reading
-        served = [] if reading is None else [there(reading) for there in _SERVER_HAS]
+        served = [] if reading is None else [has(reading) is not None for has in _SERVER_HAS]
         told = [
-            (sample.engine, _has_worked(sample), [there(sample) for there in _ENGINE_HAS])
+            (sample.engine, _has_worked(sample), [has(sample) is not None for has in _ENGINE_HAS])
             for sample in (() if reading is None else reading.engines)
         ]
         why_not = None if reading is None else reading.why_not

@@ -40,14 +40,13 @@ def quantiles(
     that a queue of no wait at all would read 285 ms, 95 % of the way to the bucket's bound.
     """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
-
-    def bounded(q: float) -> float | None:
+    found = []
+    for q in (0.5, 0.95, 0.99):
         value = quantile(q, bounds, counts)
-        if value is None or first is None or mean is None or value > first:
-            return value
-        return min(value, max(0.0, mean) / (1.0 - q))
-
-    return Quantiles(bounded(0.5), bounded(0.95), bounded(0.99), first)
+        if not (value is None or first is None or mean is None or value > first):
+            value = min(value, max(0.0, mean) / (1.0 - q))
+        found.append(value)
+    return Quantiles(found[0], found[1], found[2], first)
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:

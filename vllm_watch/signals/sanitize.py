@@ -1,6 +1,6 @@
 """Takes out of a reading what can be no count (NaN, negative, endless): unknown to all that judges. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from operator import attrgetter, is_
 
 from vllm_watch.samples.engine import EngineSample, Histogram
@@ -51,7 +51,7 @@ def _of_server(sample: ServerSample) -> ServerSample:
 
 
 def _of_engine(sample: EngineSample) -> EngineSample:
-    wrong: dict[str, Histogram | None] = {**_no_counts(_COUNTS, _counts_of(sample))}
+    wrong: dict[str, Histogram | None] = dict(_no_counts(_COUNTS, _counts_of(sample)))
     histogram: Histogram | None
     for name, histogram in zip(HISTOGRAMS, _histograms_of(sample), strict=True):
         if histogram is None:
@@ -66,7 +66,12 @@ def _of_engine(sample: EngineSample) -> EngineSample:
     return changed(sample, **wrong) if wrong else sample
 
 
-def _no_counts(names: Iterable[str], values: Iterable[float | None]) -> dict[str, None]:
+def _no_counts(names: Sequence[str], values: Sequence[float | None]) -> dict[str, None]:
+    for value in values:
+        if value is not None and not 0 <= value < COUNT_MAX:
+            break
+    else:  # nearly always
+        return {}
     return {
         name: None
         for name, value in zip(names, values, strict=True)

@@ -5,9 +5,9 @@ begin at zero with the first look, and grow by what was seen: so `increase()` ov
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from operator import add, attrgetter, itemgetter, sub
+from operator import add, attrgetter, itemgetter, lt, sub
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
@@ -24,6 +24,7 @@ so that engines add up. Where a release lacks one, what is known to be below it 
 Numbers = tuple[float, ...]
 
 _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*BOUNDS)
+_UNKNOWN = (None,)
 
 
 @record
@@ -51,6 +52,8 @@ class Totals:
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
+        # What takes our buckets from theirs, after a 0.
+        self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
         """Count nothing until the next look but one: what is seen next may be another server's."""
@@ -66,15 +69,15 @@ class Totals:
             if histogram is not None and histogram.sum is not None:
                 if histogram.bounds is not self._bounds.get(name):
                     self._rebound(name, histogram, began_anew)
-                self._grow(name, _numbers(histogram, BOUNDS[name]), began_anew)
+                told = self._picks[name]((0.0, *histogram.cumulative))
+                self._grow(name, (histogram.count, histogram.sum, *told), began_anew)
         if sample.request_success is not None:
             self._finish(sample.request_success, began_anew)
         found = self._totals.get
-        prompt, generation, preemptions = (found(name, (None,))[0] for name in COUNTERS)
         return EngineTotals(
-            prompt_tokens=prompt,
-            generation_tokens=generation,
-            preemptions=preemptions,
+            prompt_tokens=found("prompt_tokens", _UNKNOWN)[0],
+            generation_tokens=found("generation_tokens", _UNKNOWN)[0],
+            preemptions=found("preemptions", _UNKNOWN)[0],
             requests_finished=dict(self._finished) or None,
             ttft=found("ttft"),
             inter_token_latency=found("inter_token_latency"),
@@ -85,6 +88,7 @@ class Totals:
         """Other buckets of the same count cannot be told apart from it: they are a new beginning."""
         known, last = self._bounds.get(name), self._last.get(name)
         self._bounds[name] = histogram.bounds
+        self._picks[name] = _pick(histogram.bounds, BOUNDS[name])
         if known != histogram.bounds and not began_anew and last and histogram.count >= last[0]:
             del self._last[name]
 
@@ -97,11 +101,9 @@ class Totals:
         elif began_anew or now[0] < last[0]:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
-            grown = tuple(map(sub, now, last))
-            if (
-                min(grown) < 0
-            ):  # a bucket that falls while the count does not: nothing is taken back
-                grown = tuple([max(0.0, each) for each in grown])
+            grown: Iterable[float] = map(sub, now, last)
+            if any(map(lt, now, last)):  # a bucket, not the count: nothing is taken back
+                grown = [max(0.0, each) for each in grown]
             self._totals[name] = tuple(map(add, total, grown))
 
     def _finish(self, now: Mapping[str, float], began_anew: bool) -> None:
@@ -112,11 +114,6 @@ class Totals:
                 then = last.get(reason, 0.0)
                 grown = value if began_anew or value < then else value - then
             self._finished[reason] = self._finished.get(reason, 0.0) + grown
-
-
-def _numbers(histogram: Histogram, bounds: Numbers) -> Numbers:
-    below = (0.0, *histogram.cumulative)
-    return histogram.count, histogram.sum or 0.0, *_pick(histogram.bounds, bounds)(below)
 
 
 @lru_cache(maxsize=64)

@@ -140,11 +140,11 @@ class Window:
             return None
         a, b = pair
         before, now = getattr(a.counts, name), getattr(b.counts, name)
-        grown = {}
-        for label, value in now.items():
-            key = (name, label)
-            carried = b.offsets.labelled.get(key, 0.0) - a.offsets.labelled.get(key, 0.0)
-            grown[label] = value - before.get(label, 0.0) + carried
+        grown = {label: value - before.get(label, 0.0) for label, value in now.items()}
+        if a.offsets is not b.offsets:
+            then, since = a.offsets.labelled, b.offsets.labelled
+            for label in grown:
+                grown[label] += since.get((name, label), 0.0) - then.get((name, label), 0.0)
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
@@ -216,16 +216,18 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 
 def _any_fell(before: Counts, now: Counts) -> bool:
     """Is anything less than it was? Hardly ever, so this is asked first: what must then be carried takes longer."""
-    pairs = zip(_counters_of(before), _counters_of(now), strict=True)
-    if any(then is not None and new is not None and new < then for then, new in pairs):
-        return True
-    pairs = zip(_histograms_of(before), _histograms_of(now), strict=True)
-    if any(then is not None and new is not None and new.count < then.count for then, new in pairs):
-        return True
-    then, new = before.request_success, now.request_success
-    if then is None or new is None:
+    for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
+        if then is not None and new is not None and new < then:
+            return True
+    for then, new in zip(_histograms_of(before), _histograms_of(now), strict=True):
+        if then is not None and new is not None and new.count < then.count:
+            return True
+    if before.request_success is None or now.request_success is None:
         return False
-    return any(new.get(label, 0.0) < value for label, value in then.items())
+    for label, value in before.request_success.items():
+        if now.request_success.get(label, 0.0) < value:
+            return True
+    return False
 
 
 def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> Offsets:

@@ -79,7 +79,8 @@ class Layout:
 
         `lazily`: of a tail only the characters are looked at; who asks for a number may meet a ValueError.
         """
-        heads, lines = self.heads, body.split("\n")
+        heads = self.heads
+        lines = body.split("\n", len(heads))  # at most one more than there should be
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
@@ -172,27 +173,33 @@ class _BeyondGrammarError(Exception):
 _shared: WeakValueDictionary[tuple[str, ...], Layout] = WeakValueDictionary()
 
 
+class TooManyLinesError(ExpositionError):
+    """The body has more lines than may be learnt."""
+
+
 class Parser:
     """Reads the bodies of one target. It remembers the last layout, and nothing else."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
 
-    def parse(self, body: str, *, openmetrics: bool = False, lazily: bool = False) -> Exposition:
-        """Raises ExpositionError, which names the line, for a body that is not in the format.
+    def parse(
+        self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
+    ) -> Exposition:  # fmt: skip
+        """Raises ExpositionError, which names the line, for a body that is not in the format, and its
+        subclass TooManyLinesError for one of over `lines_max` lines whose layout is not known.
 
         `lazily`: see `Layout.read`.
         """
-        count = (
-            body.count("\n") + 1
-        )  # before it is split: 16 MB of short lines would be 300 MB of texts
-        if count > SERIES_MAX:
-            raise ExpositionError(
-                f"the body has {count} lines, more than {SERIES_MAX}", _NO_AGGREGATOR
-            )
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
+        # Before it is split: 16 MB of short lines would be 300 MB of texts.
+        count = body.count("\n") + 1
+        if count > lines_max:
+            raise TooManyLinesError(
+                f"the body has {count} lines, more than {lines_max}", _NO_AGGREGATOR
+            )
         if not isinstance(self._layout, _ForeignLayout):
             self._layout = None  # before the new one is learnt: both at once are twice the memory
         lines = body.split("\n")

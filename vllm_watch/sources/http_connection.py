@@ -64,7 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self._given_up = False  # was it us who ended it?
         self.begun = False  # has any byte of the answer come?
         self.reusable = False
-        self._end_of_stay: asyncio.TimerHandle | None = None
+        self._stays_until_s: float | None = None  # of the loop's clock; None: somebody asks
+        self._end_of_stay: asyncio.TimerHandle | None = None  # one for many stays
 
     @property
     def is_open(self) -> bool:
@@ -97,9 +98,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def stay(self, seconds: float | None = None) -> None:
         """End it after so long, if nobody asks any more; None: somebody does."""
-        if self._end_of_stay is not None:
-            self._end_of_stay.cancel()
-        self._end_of_stay = self._loop.call_later(seconds, self.abort) if seconds else None
+        self._stays_until_s = self._loop.time() + seconds if seconds else None
+        if seconds and self._end_of_stay is None:
+            self._end_of_stay = self._loop.call_later(seconds, self._leave)
+
+    def _leave(self) -> None:
+        """The time of its first stay is over; since then it may have been used."""
+        self._end_of_stay = None
+        if self._stays_until_s is None:
+            return
+        left_s = self._stays_until_s - self._loop.time()
+        if left_s > 0.0:
+            self._end_of_stay = self._loop.call_later(left_s, self._leave)
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """End it now."""
@@ -136,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport, self._error = None, exc
         self.stay()
+        if self._end_of_stay is not None:
+            self._end_of_stay.cancel()
         self._tell_lost(self)
         if exc is None and not self._given_up and self._reader.end():
             self._done()

@@ -135,18 +135,22 @@ def info_of(rows: list[Row]) -> Take:
     return newest
 
 
-def histogram_of(buckets: list[Row], sums: list[Row], counts: list[Row], scale: float) -> Take:
-    """`counts` or `buckets` must be there; what a bucket's bound and the sum are multiplied with is `scale`."""
+def histogram_of(
+    bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
+) -> Take:
+    """`counts` or `bounded` must be there; a bucket's bound and the sum are multiplied by `scale`. Without
+    `buckets` only count, sum and bounds are read."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
-    for row in buckets:
+    for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
     order = sorted(by_bound)
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
     # A histogram whose count was lost on the way still has it in its last bucket.
-    parts = [counts or by_bound[order[-1]], *([sums] if sums else []), *(by_bound[bound] for bound in order)]  # fmt: skip
-    numbers, begin = _tuple_of(parts), len(parts) - len(order)
+    totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
+    numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
+    begin = len(totals)
 
     def take(values: Values) -> Histogram:
         said = numbers(values)

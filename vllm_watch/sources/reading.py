@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vllm_watch.samples.engine import JUDGED, EngineSample
+from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import products, vllm_names
 from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.exposition import Exposition, Layout, Parser
+from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Parser
 from vllm_watch.sources.picking import (
     At,
     Row,
@@ -75,11 +75,12 @@ class Reader:
         self._judged_only = judged_only
         self.lines: Lines | None = None  # the last body, where it was read line by line
 
-    def read(self, body: str, *, openmetrics: bool = False) -> Reading:
-        """Raises ExpositionError for a body that is not in the format."""
+    def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
+        """Raises ExpositionError for a body that is not in the format; `lines_max`: see `Parser.parse`."""
         self.lines = None
-        lazily = self._judged_only
-        exposition = self._parser.parse(body, openmetrics=openmetrics, lazily=lazily)
+        exposition = self._parser.parse(
+            body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
+        )
         try:
             reading = self._binding(exposition.layout).read(exposition)
         except ValueError:  # a number that is none: let the parser say which
@@ -268,10 +269,12 @@ def _bind_engine(
             name, []
         )  # the configuration is the server's: every engine's says the same
 
+    counted = COUNTED if fields is JUDGED else ()
     takes = {
         name: take
         for name, field in FIELDS.items()
-        if name in fields and (take := _bind_field(field, rows_of)) is not None
+        if name in fields
+        and (take := _bind_field(field, rows_of, buckets=name not in counted)) is not None
     }
     created = next(filter(None, map(rows_of, _CREATED)), None)
     if created and "created_time" in fields:
@@ -299,12 +302,12 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     return None
 
 
-def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | None:
+def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: bool) -> Take | None:
     if field.kind is Kind.HISTOGRAM:
         for name in field.names:
-            buckets, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)
-            if counts or buckets:
-                return histogram_of(buckets, sums, counts, field.scale)
+            bounds, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)
+            if counts or bounds:
+                return histogram_of(bounds, sums, counts, field.scale, buckets=buckets)
         return None
     if field.kind is Kind.FAMILIES:
         found = {n: rows_of(n + "_count") or _plain_rows(n, rows_of) for n in field.names}

@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,10 +17,11 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call, Observation, Reading
-from vllm_watch.samples.record import changed
+from vllm_watch.samples.record import completed
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import http, own_trouble, what_answered
 from vllm_watch.sources.body_deltas import Lines
+from vllm_watch.sources.exposition import SERIES_MAX, TooManyLinesError
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.reading import Reader
@@ -117,7 +119,7 @@ class VllmSource:
             self._next_identify_s = float("-inf")
         else:
             calls += await self._identify(reading, monotonic_s, switches_due=health_due)
-            reading = changed(reading, server=changed(reading.server, **self._known))
+            completed(reading.server, **self._known)
             if reading.vllm and self.local and self._neighbours is not None:
                 self._neighbours.heard(self.target.url)
         observation = Observation(
@@ -148,8 +150,9 @@ class VllmSource:
 
     async def _parsed(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
         """Beside the event loop where it is long."""
-        if len(answer.body) <= LOOP_BYTES_MAX and answer.body.count(b"\n") <= LOOP_LINES_MAX:
-            return self._read(answer)
+        if len(answer.body) <= LOOP_BYTES_MAX:
+            with suppress(TooManyLinesError):
+                return self._read(answer, LOOP_LINES_MAX)
         try:
             return await threads.computed(lambda: self._read_long(answer))
         except MemoryError as error:
@@ -161,20 +164,25 @@ class VllmSource:
         finally:
             allocator.give_back_small_pieces()
 
-    def _read(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
+    def _read(
+        self, answer: http.Answer, lines_max: int = SERIES_MAX
+    ) -> tuple[Call, Reading | None, str | None]:
         call = answer.call
         if call.outcome != "ok":
             return call, None, None
         try:
             body = _whole(answer.body.decode())
-            answer.body = answer.body[:_PAGE_BYTES]  # it would be there twice while it is read
+            if len(body) > LOOP_BYTES_MAX:  # it would be there twice while it is read
+                answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
-            return call, self._reader.read(body, openmetrics=openmetrics), body
+            return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
         except MemoryError as error:
             return _no_memory(call, error), None, None
         except UnicodeDecodeError as error:
             cause = f"byte {error.start} of the body is not UTF-8"
         except ExpositionError as error:
+            if lines_max < SERIES_MAX and isinstance(error, TooManyLinesError):
+                raise
             cause = error.cause
         cause = what_answered.page(answer.content_type, answer.body) or cause
         return replace(call, outcome="garbled", error=redacted(cause)), None, None

@@ -10,7 +10,6 @@ import structlog
 from vllm_watch.board.board import Board
 from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
-from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.signals.recent_xids import RecentXids
@@ -56,22 +55,6 @@ class HostLoop:
         self._xids = RecentXids()
         self._failures: dict[str, str] = {}
         self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
-
-    def concerning(self, target: str) -> tuple[Incident, ...]:
-        """The open incidents of the host that hit a server."""
-        return self.watch.concerning(target)
-
-    def others_gpus(self, target: str) -> frozenset[str]:
-        """UUIDs of the GPUs that are known to be other servers'."""
-        return self.watch.others_gpus(target)
-
-    def core_of(self, target: str) -> str | None:
-        """Its engine core by title and PID, where the driver shows one."""
-        return self.watch.core_of(target)
-
-    def left_core_of(self, target: str) -> str | None:
-        """One that its server left behind, likewise."""
-        return self.watch.left_core_of(target)
 
     async def run(self) -> None:
         """Poll until cancelled."""

@@ -29,6 +29,9 @@ VERSION = 1
 """Of what `export_state` gives; what was kept in another form is left out."""
 
 
+_NOWHERE = Place()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLook:
     """What the last scrape at one server of the host brought."""
@@ -77,6 +80,7 @@ class HostWatch:
         self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
         self._places: Mapping[str, Place] = {}  # by target
+        self._used_gpus: frozenset[str] = frozenset()  # UUIDs, of all of them
         self._detectors = host_detectors(thresholds)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
@@ -97,9 +101,7 @@ class HostWatch:
 
     def others_gpus(self, target: str) -> frozenset[str]:
         """UUIDs of the GPUs on which other servers are known to run, and this one is not."""
-        known = (place.gpus for name, place in self._places.items() if name != target)
-        mine = self._places.get(target, Place()).gpus
-        return frozenset[str]().union(*known) - mine
+        return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
         """Its engine core, with the PID that the driver knows; None where none is known, or several are."""
@@ -142,6 +144,7 @@ class HostWatch:
             for name, each in servers.items()
         }
         places = self._places = self._users.look(self.holders, known)
+        self._used_gpus = frozenset().union(*(place.gpus for place in places.values()))
         self.holders = tuple(_placed(each, places) for each in self.holders)
         view = HostView(
             at_s=at_s,

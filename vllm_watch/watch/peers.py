@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import Around
@@ -43,10 +44,12 @@ class Peers:
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
-    def around(self, target: str) -> Around:
-        """What they have to do with it."""
+    def around(self, target: str, **of_host: Any) -> Around:
+        """What they have to do with it, with what its host says of it (fields of Around)."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
+        if not ranks and not peers:
+            return Around(**of_host)
         waiting = tuple(peer for peer in peers if any(map(_wants_kv, self._open(peer))))
         born_t = self._born_t(target)
         told = {rank: tuple(self._open(rank)) for rank in ranks}
@@ -62,6 +65,7 @@ class Peers:
             ranks=ranks,
             stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
             held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),
+            **of_host,
         )
 
     def _waits_since(self, target: str) -> float:

@@ -6,6 +6,7 @@ anybody is told that there is something to read on it.
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -151,6 +152,7 @@ class Publisher:
             listener.saw(target, events)
 
 
+@lru_cache(1024)
 def _host_of(target: Target) -> str:
     return target.node or urlsplit(target.url).hostname or ""
 

@@ -14,7 +14,7 @@ from vllm_watch.board.board import Board
 from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
-from vllm_watch.samples.record import changed
+from vllm_watch.samples.record import completed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
@@ -142,16 +142,16 @@ class TargetLoop:
             return
         events: Sequence[IncidentEvent] = []
         try:
-            name = self.target.name
+            name, host = self.target.name, self._host.watch
             entry = self._board.targets.get(name)
             events = self._watch.observe(
                 look.observation,
-                beside=(*self._host.concerning(name), *self._peers.beside(name)),
-                around=changed(
-                    self._peers.around(name),
-                    others_gpus=self._host.others_gpus(name),
-                    core=self._host.core_of(name),
-                    left_core=self._host.left_core_of(name),
+                beside=(*host.concerning(name), *self._peers.beside(name)),
+                around=self._peers.around(
+                    name,
+                    others_gpus=host.others_gpus(name),
+                    core=host.core_of(name),
+                    left_core=host.left_core_of(name),
                 ),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
@@ -188,7 +188,7 @@ class TargetLoop:
             calls = (*calls, ("canary", asked.call))
         if calls is look.calls and all(value is None for value in seen.values()):
             return look
-        return look._replace(observation=changed(look.observation, **seen), calls=calls)
+        return look._replace(observation=completed(look.observation, **seen), calls=calls)
 
     def _send_canary(self, observation: Observation) -> None:
         reading = observation.reading

@@ -17,8 +17,8 @@ from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.incidents.states import States, of_all
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Observation, Reading
-from vllm_watch.samples.record import changed
+from vllm_watch.samples.observation import Observation, Reading, ServerSample
+from vllm_watch.samples.record import completed
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state, stored
@@ -202,11 +202,9 @@ class Watch:
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), told, beside
         )
-        signals = self._with_ratios(self.signals)
-        self.signals = self._states.shown(signals, self._lifecycle.incidents, at_s)
-        advice = self._adviser.look(at_s, observation, self.signals)
-        if advice != self.signals.advice:
-            self.signals = changed(self.signals, advice=advice)
+        self._add_ratios(self.signals)
+        self.signals = self._states.shown(self.signals, self._lifecycle.incidents, at_s)
+        completed(self.signals, advice=self._adviser.look(at_s, observation, self.signals))
         return events
 
     def _verdicts(self, view: View) -> list[Verdict]:
@@ -218,18 +216,12 @@ class Watch:
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
 
-    def _with_ratios(self, signals: TargetSignals) -> TargetSignals:
+    def _add_ratios(self, signals: TargetSignals) -> None:
         """What a detector knows of an engine's throughput is a signal, too."""
         collapse = self._detectors.get("throughput_collapse")
-        if not signals.up or not isinstance(collapse, throughput_collapse.Detector):
-            return signals
-        ratios = {name: collapse.throughput_ratio(name) for name in signals.engines}
-        known = {
-            name: changed(signals.engines[name], throughput_ratio=ratio)
-            for name, ratio in ratios.items()
-            if ratio is not None
-        }
-        return changed(signals, engines={**signals.engines, **known}) if known else signals
+        if signals.up and isinstance(collapse, throughput_collapse.Detector):
+            for name, engine in signals.engines.items():
+                completed(engine, throughput_ratio=collapse.throughput_ratio(name))
 
     def _is_late(self, observation: Observation) -> bool:
         if not self._timeline.is_late(observation.t, observation.monotonic_s):
@@ -305,19 +297,18 @@ class Watch:
         known = self.signals or TargetSignals(
             target=self.target, t=0, up=False, outcome="", state="", state_text=""
         )
-        heard: dict[str, Any] = {"process_open_fds": None}
-        if reading is not None:
-            server = reading.server
-            heard = {
-                "version": server.version or known.version,
-                "engine_kind": reading.engine_kind,
-                "models": server.models or known.models,
-                "process_start_time": server.process_start_time,
-                "process_open_fds": server.process_open_fds,
-                "unknown_families": reading.unknown_families,
-            }
-        return changed(
-            known,
+        server = ServerSample() if reading is None else reading.server
+        of = known if reading is None else reading
+        process_start = (known if reading is None else server).process_start_time
+        return TargetSignals(
+            target=known.target,
+            version=server.version or known.version,
+            engine_kind=of.engine_kind,
+            models=server.models or known.models,
+            process_start_time=process_start,
+            process_open_fds=server.process_open_fds,
+            unknown_families=of.unknown_families,
+            advice=known.advice,
             t=observation.t,
             up=reading is not None,
             outcome=observation.scrape.outcome,
@@ -330,7 +321,6 @@ class Watch:
             detectors=self._sights.known,
             start_failure=observation.start_failure,
             startup_seconds=self._loading.longest_s,
-            **heard,
         )
 
 
