@@ -16,8 +16,8 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 
-PATIENCE_SECONDS = 20.0
-"""Signs of life stand for output this long without further question: most prefills are shorter."""
+PATIENCE_SECONDS = 60.0
+"""Signs of life stand for output this long without further question, as a queue does from which nothing is admitted."""
 
 ATTENTION_TOKENS = 60_000.0
 """Length at which attention costs a prompt as much as all else: an 8B model of Llama's shape takes 16 GFLOP for a token,
@@ -79,13 +79,13 @@ class Progress:
         self.queued_s = 0.0  # since when some wait and none runs
         self.silent_polls = 0  # without a sign of life
         self.pause_s = 0.0  # of the silence at work that this poll ended
-        self.waking = False  # was it at rest on purpose, and has it made no step since?
+        self.rest_s: float | None = None  # since when it is at rest on purpose
+        self.waking = False  # ... or was, and has made no step since
         self.gone = self.doubtful = (
             False  # did the clients of all, or of many, in flight leave with the last step?
         )
         self.overdue = ""  # why signs of life no longer stand for output, as a clause
         self._gained = 0.0  # share of the KV cache taken since the last output
-        self._rested = False  # was it at rest at the poll before?
         self._before: Poll | None = None  # the poll before the last step
 
     @property
@@ -109,8 +109,10 @@ class Progress:
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
         # Nothing is missed of one at rest, nor in the poll after: it may have been put to work a moment ago.
-        begins = self.first or restarted or at_rest or self._rested
-        self.waking, self._rested = at_rest or (self.waking and not self.served), at_rest
+        begins = self.first or restarted or at_rest or self.rest_s is not None
+        self.waking = at_rest or (self.waking and not self.served)
+        since_s = at_s if self.rest_s is None else self.rest_s
+        self.rest_s = since_s if at_rest else None
         if self.served or begins:
             self.served_s, self.gone, self.doubtful, self._before = at_s, False, False, was
         new_work = bool(now.work) and not was.work
@@ -127,7 +129,7 @@ class Progress:
         self.poll, self.last_s = now, at_s
         if now.work and not self.served and not begins:
             self._note_clients(at_s, now)
-        self.overdue = self._overdue(at_s, sample, server, engines)
+        self.overdue = self._overdue(sample, server, engines)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
         """Note whether the clients left together with the last step; then the gauges stay as they were."""
@@ -149,10 +151,8 @@ class Progress:
         self.gone = self.gone or left
         self.doubtful = self.doubtful or aborted or (closed or 0.0) >= max(CLOSED_MIN, work / 2)
 
-    def _overdue(
-        self, at_s: float, sample: EngineSample, server: ServerSample, engines: int
-    ) -> str:
-        silent_s = at_s - self.output_s
+    def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
+        silent_s = self.life_s - self.output_s  # while nothing moves, that is what is judged
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:
