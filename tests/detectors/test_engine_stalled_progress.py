@@ -173,6 +173,16 @@ def test_whether_another_server_is_waited_for(every, fields, cause, advised):
     assert told.advised is advised
 
 
+def test_an_offload_that_loads_slowly_is_no_deadlock():
+    """None runs for two minutes while the KV of all that wait is read from a disk."""
+    looks = healthy(300, 5)
+    for s in range(300, 420, 5):
+        loaded = {"kv_transfers": {"kv_offload_load_bytes": 1e9 * s}}
+        looks.append(seen(s, served(300, running=0.0, waiting=9.0, kv=0.4, **loaded)))
+    told = Told([*looks, *[seen(s, served(s - 120)) for s in range(420, 500, 5)]])
+    assert told.found == []
+
+
 def left(start, end, every, *, running, fds, responses, canary=None):
     """Gauges as they were at the last step; `fds` and `responses`: at each second since."""
     return [

@@ -58,6 +58,7 @@ class Poll:
     work: float  # requests that run, wait or are swapped out
     finished: float  # requests, without those that failed or were aborted
     aborted: float
+    loaded: float  # KV from elsewhere: transfers that ended, or bytes
     fds: float | None  # open
     responses: float | None  # of HTTP
 
@@ -119,7 +120,8 @@ class Progress:
         if self.moved or begins or new_work:
             self.life_s = at_s
         self.silent_polls = 0 if self.moved or begins else self.silent_polls + 1
-        if self.served or begins or sample.requests_running or not now.waiting:
+        loads = now.loaded != was.loaded
+        if self.served or begins or loads or sample.requests_running or not now.waiting:
             self.queued_s = at_s
         if self.output or begins or new_work or not now.work:
             self.output_s = at_s
@@ -166,15 +168,16 @@ class Progress:
         """Return what is remembered as plain values."""
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
-        return {name: getattr(self, name) for name in _TIMES} | {"gained": self._gained, **kept}
+        more = {"gained": self._gained, "rest_s": self.rest_s}
+        return {name: getattr(self, name) for name in _TIMES} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
         """Go on: a counter that has not moved since made no step meanwhile. Raises one of stored.DAMAGE."""
         if state is not None:
             times = {name: stored.number(state[name]) for name in _TIMES}
-            gained = stored.number(state["gained"])
+            gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
-            self._gained = gained
+            self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():
                 setattr(self, name, value)
         return self
@@ -249,6 +252,7 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
         finished=finished[0] or 0.0,
         aborted=_aborted(sample),
+        loaded=sum((sample.kv_transfers or {}).values()),
         fds=server.process_open_fds,
         responses=None if responses is None else sum(responses.values()),
     )
