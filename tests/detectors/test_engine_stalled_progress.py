@@ -244,16 +244,42 @@ def test_a_hang_is_told_as_soon_as_ever_while_clients_are_there(every, fds, resp
 
 
 @pytest.mark.parametrize(("answer", "advised"), [(None, False), ("unanswered", True)])
-def test_where_half_of_the_clients_left_a_token_is_asked_before_a_restart_is_advised(
+def test_where_one_witness_says_that_clients_left_a_token_is_asked_before_a_restart_is_advised(
     answer, advised
 ):
+    """All connections closed, as a pool's do, and HTTP has answered nobody."""
     canary = answer and CanaryCall(ok=False, latency_s=10.0, outcome=answer)
     looks = busy(300, 5, 60.0)
-    looks += left(300, 600, 5, running=60.0, fds=lambda _: 75, responses=lambda _: 300, canary=canary)  # fmt: skip
+    looks += left(300, 600, 5, running=60.0, fds=lambda _: 50, responses=lambda _: 300, canary=canary)  # fmt: skip
     told = Told(looks)
     assert told.first()[1:] == ("engine_stalled", "hang", "page")
     assert told.advised is advised
     assert answer or told.watch.canary_wanted == {"0": True}
+
+
+WITNESSES = {"connections": (50, None), "responses": (None, 360)}
+
+
+@pytest.mark.parametrize(("fds", "responses"), WITNESSES.values(), ids=WITNESSES)
+def test_one_witness_is_enough_where_there_is_no_other(fds, responses):
+    """Several API servers show no connections, and vLLM to 0.8.2 no responses."""
+    looks = busy(300, 5, 60.0) + left(300, 600, 5, running=60.0, fds=lambda _: 50, responses=lambda _: 360)  # fmt: skip
+    kept = [_without(each, fds=fds is None, responses=responses is None) for each in looks]
+    assert Told(kept).found == []
+
+
+def _without(look, *, fds, responses):
+    server, (one,) = look.reading.server, look.reading.engines
+    server = changed(server, process_open_fds=None) if fds else server
+    one = changed(one, http_responses=None) if responses else one
+    return changed(look, reading=changed(look.reading, server=server, engines=(one,)))
+
+
+def test_connections_of_a_server_tell_nothing_of_one_of_its_engines():
+    """Those of the other left, and it hangs."""
+    looks = [changed(each, reading=changed(each.reading, engines=(*each.reading.engines, engine(1000 + s * 10, name="1"))))
+             for s, each in enumerate(busy(300, 5, 6.0) + left(300, 400, 5, running=6.0, fds=lambda _: 20, responses=lambda _: 360))]  # fmt: skip
+    assert Told(looks).first()[1:] == ("engine_stalled", "hang", "page")
 
 
 @EVERY

@@ -38,7 +38,7 @@ GONE_SHARE = 0.9
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
 """Connections, or HTTP responses, that say something by themselves: a scraper closes one or two, and a gateway that asks
-for /v1/models every five seconds gets six responses in two polls of 15 s. Of fewer requests both must be seen."""
+for /v1/models every five seconds gets six responses in two polls of 15 s. For fewer requests both must be seen."""
 
 FOLLOWED_SECONDS = 600.0
 """After so long without a poll nothing is taken to have stood still all the time: whether the same clock, process and
@@ -73,18 +73,16 @@ class Progress:
         """Begin again at the next poll: how long ago the last one was is unknown."""
         self.poll: Poll | None = None
         self.first = True  # was this poll the first?
-        self.moved = self.served = self.output = (
-            False  # since the poll before: anything, a counter, output
-        )
+        # Since the poll before: anything, a counter of work, output.
+        self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # since when some wait and none runs
         self.silent_polls = 0  # without a sign of life
         self.pause_s = 0.0  # of the silence at work that this poll ended
         self.rest_s: float | None = None  # since when it is at rest on purpose
         self.waking = False  # ... or was, and has made no step since
-        self.gone = self.doubtful = (
-            False  # did the clients of all, or of many, in flight leave with the last step?
-        )
+        # Did the clients of all in flight leave with the last step? By every witness, or by one of two.
+        self.gone = self.doubtful = False
         self.overdue = ""  # why signs of life no longer stand for output, as a clause
         self._gained = 0.0  # share of the KV cache taken since the last output
         self._before: Poll | None = None  # the poll before the last step
@@ -129,7 +127,7 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        if now.work and not self.served and not begins:
+        if now.work and not self.served and not begins and engines == 1:  # they are the server's
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
@@ -138,20 +136,18 @@ class Progress:
         then = self._before
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        work, ended = (
-            now.work,
-            max(0.0, then.work - now.work),
-        )  # these left with their connections, as usual
+        ended = max(0.0, then.work - now.work)  # they left as usual, with their connections
         closed = _fall(then.fds, now.fds, ended)
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
-        if work < CLOSED_MIN:
-            both = min(-1.0 if each is None else each for each in (closed, answered))
-            self.gone = self.gone or both >= GONE_SHARE * work
-            return
-        aborted = answered is not None and answered >= max(ANSWERED_MIN, GONE_SHARE * work)
-        left = aborted if closed is None else closed >= GONE_SHARE * work
-        self.gone = self.gone or left
-        self.doubtful = self.doubtful or aborted or (closed or 0.0) >= max(CLOSED_MIN, work / 2)
+        least = GONE_SHARE * now.work
+        all_closed = closed is not None and closed >= least
+        all_answered = answered is not None and answered >= least
+        strong = (all_closed and (closed or 0.0) >= CLOSED_MIN) or (
+            all_answered and (answered or 0.0) >= ANSWERED_MIN
+        )
+        alone = closed is None or answered is None
+        self.gone = self.gone or (all_closed and all_answered) or (alone and strong)
+        self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
         silent_s = self.life_s - self.output_s  # while nothing moves, that is what is judged
