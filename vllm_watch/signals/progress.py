@@ -236,13 +236,14 @@ _alive_of = attrgetter(
 
 def _poll(sample: EngineSample, server: ServerSample) -> Poll:
     counters, finished = work_done(sample), _finished(sample)
-    first_tokens = None if sample.ttft is None else sample.ttft.count
-    outputs = (sample.generation_tokens, first_tokens, *finished)
+    first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens
+    tokens = latency.count if tokens is None and latency is not None else tokens
+    outputs = (tokens, None if first is None else first.count, *finished)
     usage, waiting = sample.kv_cache_usage, sample.requests_waiting or 0.0
     responses = sample.http_responses
     return Poll(
         counters=counters,
-        outputs=counters if outputs == (None, None, None) else outputs,
+        outputs=counters if tokens is None else outputs,  # long answers take minutes to finish
         gauges=(*_alive_of(sample), usage),
         waiting=waiting,
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
