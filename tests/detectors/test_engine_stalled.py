@@ -109,7 +109,7 @@ STORIES = {
     ),
     "asleep with requests, and awake again": (
         [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}), *frozen(300, 400)],
-        (305, "hang"),
+        (330, "hang"),
     ),
     "none running, some waiting, how full the cache is is not told": (
         [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=None)],

@@ -207,25 +207,29 @@ def test_a_restart_is_seen_by_whatever_witness_there_is(before, after, restarts)
 
 
 @pytest.mark.parametrize(
-    "moved",
+    ("moved", "progress"),
     [
-        {"iteration_tokens": steps(6, 60)},
-        {"generation_tokens": 6.0},
-        {"prompt_tokens": 6.0},
-        {"request_success": {"stop": 6.0}},
-        {"preemptions": 6.0},
+        ({"generation_tokens": 6.0}, True),
+        ({"ttft": histogram(1, 2, 6)}, True),
+        ({"request_success": {"stop": 6.0}}, True),
+        ({"request_success": {"stop": 5.0, "abort": 1.0}}, False),
+        ({"iteration_tokens": steps(6, 60)}, False),
+        ({"prompt_tokens": 6.0}, False),
+        ({"preemptions": 6.0}, False),
+        ({"kv_cache_usage": 0.6}, False),
     ],
 )
-def test_any_witness_of_work_is_progress(moved):
-    """A prefill, an embedding, a decode step: each moves another counter."""
+def test_what_users_get_is_progress(moved, progress):
+    """A token, a first token, a finished request; all else that moves only shows that it lives."""
     still = {
         "iteration_tokens": steps(5, 50), "generation_tokens": 5.0, "prompt_tokens": 5.0,
         "request_success": {"stop": 5.0}, "preemptions": 5.0, "requests_running": 1.0,
+        "ttft": histogram(1, 2, 5), "kv_cache_usage": 0.5,
     }  # fmt: skip
-    assert (
-        follow(sample(**still), sample(**(still | moved))).last_progress_timestamp_seconds == 1005.0
-    )
-    assert follow(sample(**still), sample(**still)).last_progress_timestamp_seconds is None
+    signals = follow(sample(**still), sample(**(still | moved)))
+    assert (signals.last_progress_timestamp_seconds == 1005.0) is progress
+    aborted = "abort" in moved.get("request_success", ())
+    assert signals.state == ("serving" if progress else "stalled" if aborted else "prefilling")
 
 
 def state(*samples, **options):

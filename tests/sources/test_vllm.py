@@ -161,6 +161,30 @@ async def test_sleep_and_pause_are_asked_where_the_server_has_them():
         assert len(asked(server, "/is_paused")) == 1
 
 
+IDLE = BODY.replace("num_requests_running{", "num_requests_idle{")
+
+
+@pytest.mark.parametrize(("body", "times"), [(BODY, 2), (IDLE, 1)])
+async def test_an_engine_that_stands_still_is_asked_at_once_whether_it_is_paused(body, times):
+    """However rarely its health is asked: a pause must not be taken for a hang."""
+    async with wire(
+        metrics=body, health="", version=VERSION, is_paused='{"is_paused": true}'
+    ) as server:
+        await look(server, times=2, health_interval_seconds=600.0)
+        assert len(asked(server, "/is_paused")) == times
+
+
+async def test_a_switch_that_fails_once_is_asked_again():
+    """Only a server that does not have it is not."""
+    statuses = ["503 Service Unavailable", "200 OK"]
+
+    async def paused(request):
+        await request.answer('{"is_paused": true}', status=statuses.pop(0))
+
+    async with wire(metrics=BODY, health="", version=VERSION, is_paused=paused) as server:
+        assert (await look(server, times=2)).observation.reading.server.paused is True
+
+
 @pytest.mark.parametrize(
     ("status", "recovering"),
     [

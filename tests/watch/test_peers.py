@@ -106,6 +106,20 @@ def test_a_prefill_that_was_restarted_is_not_blamed_for_what_the_dead_one_owed()
     }
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_pair_that_is_named_waits_for_its_peer_whatever_else_it_offloads(paired):
+    """Its own offload is the only connector that it names, and no restart of it is advised while it has a peer."""
+    site = Site(["decode", "prefill"], {"decode": ("prefill",)} if paired else {})
+    waits = WAITS | {"kv_transfers": {"kv_offload_load_size": 9.0}}
+    for second in range(0, 300, 5):
+        site.look("prefill", seen(second))
+        site.look("decode", seen(second, engine(1600, **waits)) if second >= 60 else seen(second))
+    told = [each[1:] for each in site.told()["decode"]]
+    assert told == [
+        ("peer_wait", "page", False) if paired else ("admission_deadlock", "page", True)
+    ]
+
+
 def test_of_several_idle_prefills_none_is_blamed():
     """Nor one that works; the decode pages itself."""
     for prefills in ({"a": hangs, "b": hangs}, {"a": works}):
@@ -118,7 +132,9 @@ def test_a_pair_that_nobody_named_is_none():
     site = pair(prefill=hangs)
     alone = Site(["decode", "prefill"], {"decode": ("elsewhere",)})
     assert (alone.peers.beside("decode"), alone.peers.around("prefill")) == ((), Around())
-    assert site.peers.around("prefill") == Around(missed_by=("decode",), waited_for=("decode",))
+    assert site.peers.around("prefill") == Around(
+        missed_by=("decode",), waited_for=("decode",), peers=("decode",)
+    )
 
 
 def test_an_idle_prefill_that_died_is_paged_for_as_soon_as_a_decode_fails_without_it():

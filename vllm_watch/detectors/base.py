@@ -15,6 +15,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.holders.records import GpuHolders
+from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
 
@@ -27,6 +28,7 @@ class Around:
 
     missed_by: tuple[str, ...] = ()  # that wait for KV from its likes, or fail for want of it
     waited_for: tuple[str, ...] = ()  # ... and exchange KV with no other
+    peers: tuple[str, ...] = ()  # with which it exchanges KV
     ranks: tuple[str, ...] = ()  # that step together with it
     stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
     held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
@@ -46,6 +48,7 @@ class View:
     windows: Mapping[str, Window] = field(
         default_factory=dict
     )  # by engine; the newest entry is this look
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine, as of this poll
     around: Around = Around()
 
     @property

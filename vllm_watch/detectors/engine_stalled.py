@@ -1,8 +1,8 @@
 """An engine that has work and makes no step, or that waits forever: alive for `/health`, dead for users.
 
-vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: every counter and gauge
-keeps its last value. So the heartbeat is the step counter, and work is shown by several witnesses:
-requests that run or wait, open connections that grow while nothing else moves, a failed canary.
+vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: every counter and gauge keeps its last
+value. What counts as progress is in `signals.progress`; that there is work is shown by several witnesses: requests
+that run or wait, open connections that grow while nothing else moves, a failed canary.
 
 Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real
 vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.md.
@@ -20,14 +20,15 @@ from vllm_watch.detectors.stall_settings import Settings
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
-from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
+from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress, work_done
 from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.counts import requests
 
 KIND = "engine_stalled"
-PEER_WAIT, OPERATION = "peer_wait", "operation_stuck"
+PEER_WAIT, OPERATION, LIVELOCK = "peer_wait", "operation_stuck", "livelock"
+_RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
@@ -46,12 +47,8 @@ NEEDS = Needs(
 )  # fmt: skip
 
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of the form in which its memory is kept: what was kept in another one is left out."""
-
-FOLLOWED_SECONDS = 600.0
-"""After so long without a look nothing is taken to have stood still all the time: whether the same clock,
-the same process and the same requests are meant is less sure than a few seconds' new look."""
 
 PAUSES_USUAL = 3
 """A pause is usual for an engine when so many of the last ones were as long."""
@@ -81,6 +78,7 @@ FDS_RISES_UNSEEN_MIN = 4
 _WHAT = {
     "hang": "Engine hung: no scheduler step",
     "admission_deadlock": "Scheduler admits no request",
+    LIVELOCK: "Engine computes and gives no token",
 }
 
 
@@ -127,39 +125,21 @@ class Detector:
         return self._cores.get(engine, alone)
 
     def _follow(self, view: View, sample: EngineSample) -> bool:
-        """Remember one look at an engine; return whether it made a step since the look before."""
-        engine = self._engines.get(sample.engine)
+        """Take in one poll of an engine; return whether anything of it moved since the poll before."""
+        engine, progress = self._engines.get(sample.engine), view.progress[sample.engine]
         restarts = view.signals.engines[sample.engine].restarts
-        if engine is None or engine.restarts != restarts or not view.known:
+        if engine is None or engine.restarts != restarts or progress.first:
             self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
-        counters, gauges, waiting = (
-            work_done(sample),
-            stall_witnesses.gauges(sample),
-            stall_witnesses.known(sample, "waiting"),
-        )
-        served = counters != engine.counters
-        if served:
+        if progress.moved:
+            stall_witnesses.learn(engine, progress, young=stall_witnesses.is_young(view, sample))
+        if progress.served_s == view.at_s:
             stall_witnesses.served(engine, view, sample.engine)
-        moved = (
-            served
-            or gauges != engine.gauges
-            or (waiting < engine.waiting and not sample.requests_running)
-        )
-        if moved:
-            stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
-            stall_witnesses.begin(engine, view)
-        else:
-            engine.looks += 1
+        if progress.silent_polls:
             stall_witnesses.count_connections(engine, view)
-        work = stall_witnesses.work(sample)
-        if work and not engine.work:
-            engine.still_s = view.at_s  # it may have come a moment ago
-        if served or sample.requests_running or not waiting:
-            engine.queued_s = view.at_s
-        engine.counters, engine.gauges, engine.waiting = counters, gauges, waiting
-        engine.work, engine.last_s = work, view.at_s
-        return moved
+        else:
+            stall_witnesses.begin(engine, view)
+        return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
         """Follow an engine again; what it is known to survive holds as long as it serves the same."""
@@ -170,8 +150,8 @@ class Detector:
             habits.add(self._inherited.get(model, habits))
         elif before.model == model:
             habits = before.habits
-        engine = stall_witnesses.first_look(view, sample, restarts, habits)
-        engine.model = model
+        engine = Engine(restarts=restarts, habits=habits, model=model)
+        stall_witnesses.begin(engine, view)
         return engine
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -200,38 +180,56 @@ class Detector:
             self._inherited.setdefault(engine.model, Habits()).add(engine.habits)
 
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
-        engine = self._engines[sample.engine]
+        engine, progress = self._engines[sample.engine], view.progress[sample.engine]
         stuck_s = self._operation_seconds(view, sample)
         if stuck_s >= self._settings.operation_seconds:
             return self._firing(view, engine, sample, OPERATION, stuck_s)
         if view.signals.engines[sample.engine].state == "sleeping":
-            stall_witnesses.begin(engine, view)
-            stall_witnesses.served(engine, view, sample.engine)
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
-        if not any(value is not None for value in engine.counters):
+        if not any(value is not None for value in work_done(sample)):
             return Verdict(
                 state=UNKNOWN, kind=KIND, engine=sample.engine,
                 summary="this vLLM shows no counter of its work",
             )  # fmt: skip
-        finding = self._queue(view, engine, sample)  # of one that runs none
-        if not steps and sample.requests_running:
-            finding = self._frozen(view, engine, sample, alone=alone)
-        stall_witnesses.hear_canary(engine, view, sample.engine, alone=len(self._engines) == 1)
+        stall_witnesses.hear_canary(
+            engine, progress, view, sample.engine, alone=len(self._engines) == 1
+        )
         self._want_canary(view, engine, sample.engine, alone=alone)
+        finding = self._at_work(view, engine, sample, steps=steps, alone=alone)
         if finding is None:
             finding = self._canary(view, engine, sample, alone=alone)
-        if finding is None and not engine.work and alone:
-            finding = self._unseen(view, engine)
-        if finding is None and not steps and not engine.work and alone and view.around.waited_for:
-            finding = self._waited_for(view, engine)
+        if finding is None and not progress.work and alone:
+            finding = self._unseen(view, engine, progress)
+            if finding is None and not steps and view.around.waited_for:
+                finding = self._waited_for(view, progress)
         if finding is not None:
             cause, still_s = finding
             if engine.told_s is None:
                 engine.told_s = view.at_s
             return self._firing(view, engine, sample, cause, still_s)
-        doubtful = engine.looks > 0 and (engine.work > 0 or engine.unseen_s is not None)
-        state = UNKNOWN if doubtful or engine.canary_failures else CLEAR
+        in_doubt = progress.silent_polls and (progress.work or engine.unseen_s is not None)
+        state = UNKNOWN if in_doubt or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
+
+    def _at_work(
+        self, view: View, engine: Engine, sample: EngineSample, *, steps: bool, alone: bool
+    ) -> tuple[str, float] | None:
+        """Requests are in the engine: is any of them served?"""
+        progress = view.progress[sample.engine]
+        if not progress.work:
+            return None
+        queued_s = view.at_s - progress.queued_s
+        if queued_s >= self._settings.notice_waiting_seconds:  # none runs
+            if waits_for_kv(sample, paired=bool(view.around.peers)):
+                return PEER_WAIT, queued_s
+            usage = sample.kv_cache_usage
+            empty = usage is None or usage <= self._settings.kv_empty_ratio
+            return ("admission_deadlock" if empty else "hang"), queued_s
+        still_s = view.at_s - progress.life_s
+        notice_s = self._notice_seconds(view, engine, sample, alone=alone)
+        if sample.requests_running and not steps and still_s >= notice_s:
+            return "hang", still_s
+        return (LIVELOCK, view.at_s - progress.output_s) if progress.overdue else None
 
     def _operation_seconds(self, view: View, sample: EngineSample) -> float:
         """For how long an operation has been under way that is done to it on purpose."""
@@ -240,33 +238,14 @@ class Detector:
             return 0.0
         return view.at_s - self._operations.setdefault(sample.engine, view.at_s)
 
-    def _queue(self, view: View, engine: Engine, sample: EngineSample) -> tuple[str, float] | None:
-        """None running, some waiting, for long."""
-        queued_s = view.at_s - engine.queued_s
-        if queued_s < self._settings.notice_waiting_seconds:
-            return None
-        if waits_for_kv(sample):
-            return PEER_WAIT, queued_s
-        usage = sample.kv_cache_usage
-        empty = usage is None or usage <= self._settings.kv_empty_ratio
-        return ("admission_deadlock" if empty else "hang"), queued_s
-
-    def _frozen(
-        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
-    ) -> tuple[str, float] | None:
-        """Some running, and no step."""
-        still_s = view.at_s - engine.still_s
-        if still_s < self._notice_seconds(view, engine, sample, alone=alone):
-            return None
-        return "hang", still_s
-
     def _notice_seconds(
         self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
     ) -> float:
         settings = self._settings
         if stall_witnesses.is_young(view, sample):
             return settings.notice_young_seconds
-        if sample.iteration_tokens is None:
+        progress = view.progress[sample.engine]
+        if sample.iteration_tokens is None or progress.waking:
             return settings.notice_coarse_seconds
         notice_s = settings.notice_seconds
         usual = engine.habits.usual
@@ -274,31 +253,32 @@ class Detector:
             usual_s = sorted(usual)[-PAUSES_USUAL]
             notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
         second = alone and (engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view))
-        if engine.work <= 1 and not second:
+        if progress.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
         return notice_s
 
-    def _unseen(self, view: View, engine: Engine) -> tuple[str, float] | None:
+    def _unseen(self, view: View, engine: Engine, progress: Progress) -> tuple[str, float] | None:
         """Idle by its gauges, while those who ask pile up outside."""
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
-        unseen_s = view.at_s - engine.unseen_s
+        unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
         # As many as ever come, and none of them is through: that is no lull, and needs no minute to be sure of.
-        missed = engine.finish_rate * (view.at_s - engine.still_s)
+        missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
-            return "hang", view.at_s - engine.still_s
+            return "hang", still_s
         if engine.fds_rises < FDS_RISES_UNSEEN_MIN:
             return None
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
     def _want_canary(self, view: View, engine: Engine, name: str, *, alone: bool) -> None:
         """Of an engine that works its counters tell more; one that is found needs no haste."""
-        if engine.work or engine.served_s == view.at_s:
+        progress, failures = view.progress[name], engine.canary_failures
+        doubt = progress.gone or progress.doubtful
+        if (progress.work and not doubt) or progress.served_s == view.at_s:
             return
-        failures = engine.canary_failures
-        suspected = failures == 0 and alone and engine.unseen_s is not None
+        suspected = failures == 0 and alone and (doubt or engine.unseen_s is not None)
         self.canary_wanted[name] = suspected or 0 < failures < self._settings.canary_failures
 
     def _canary(
@@ -311,9 +291,9 @@ class Detector:
         notice_s = self._notice_seconds(view, engine, sample, alone=alone)
         return ("idle_wedged", still_s) if still_s >= notice_s else None
 
-    def _waited_for(self, view: View, engine: Engine) -> tuple[str, float] | None:
+    def _waited_for(self, view: View, progress: Progress) -> tuple[str, float] | None:
         """Idle by its gauges, while others wait for KV that only it has."""
-        still_s = view.at_s - engine.served_s
+        still_s = view.at_s - progress.served_s
         return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
 
     def _firing(
@@ -323,10 +303,10 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # Of the engine itself; that others wait for it may lie in the network between.
-        helps = cause not in (PEER_WAIT, OPERATION) and (
-            cause != "idle_wedged" or engine.canary_failures > 0
-        )
+        # Whether its clients or the engine have gone is shown by a token that was asked for; of one that others wait
+        # for, too: the network between may be broken.
+        unsure = cause == "idle_wedged" or view.progress[sample.engine].doubtful
+        helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
@@ -334,18 +314,20 @@ class Detector:
             kind=KIND,
             engine=sample.engine,
             cause=cause,
-            severity="page" if cause != OPERATION or stall_witnesses.work(sample) else "ticket",
+            severity="page"
+            if cause != OPERATION or view.progress[sample.engine].work
+            else "ticket",
             restart_advised=still_s >= limit_s and helps,
             summary=_summary(view, engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
             evidence_for=(
-                *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
+                *stall_witnesses.evidence_for(view, engine, sample, cause, still_s, survived_s),
                 *stall_witnesses.seen_as(self._core(view, sample.engine)),
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                engine, sample, still_s, limit_s if helps else None, survived_s
+                view, engine, sample, cause, still_s, limit_s if helps else None, survived_s
             ),
         )
 
@@ -365,8 +347,7 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
         return f"Engine wedged while it looks idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
-    running = stall_witnesses.known(sample, "running")
-    waiting = stall_witnesses.known(sample, "waiting")
+    running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
     return f"{what} for {still_s:.0f} s with {load}"

@@ -11,7 +11,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     notice_seconds: float = Field(8.0, gt=0)
-    """Prefills are chunked, so that steps take milliseconds to a second or two; pauses of 5 s happen
+    """Steps take milliseconds to a second or two, and each chunk of a prompt moves the KV usage; pauses of 5 s happen
     (a LoRA adapter from disk, a garbage collection, a busy host)."""
 
     notice_one_request_seconds: float = Field(20.0, gt=0)

@@ -8,7 +8,7 @@ from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
-from vllm_watch.signals.engine import work_done
+from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
@@ -33,7 +33,6 @@ GPU_IDLE_RATIO = 0.05
 """Below this share of time with a kernel, no GPU is computing a long step."""
 
 
-_LISTS = ("counters", "gauges")
 _HABITS = ("usual", "survived")
 
 
@@ -56,18 +55,9 @@ class Habits:
 
 @dataclass(slots=True)
 class Engine:
-    """What is remembered of one engine."""
+    """What is remembered of one engine beside its progress."""
 
-    counters: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]
-    waiting: float
-    work: float  # requests that run, wait or are swapped out
     restarts: int
-    last_s: float  # of the last look
-    still_s: float  # the last look that saw a step, or that first saw work
-    queued_s: float  # since when none runs and some wait
-    served_s: float  # the last look that saw a counter of work grow, or the first look
-    looks: int = 0  # that saw no step, since then
     habits: Habits = field(default_factory=Habits)
     told_s: float | None = None  # when the present silence was found to be a stall
     fds: float | None = None  # open when the steps stopped
@@ -86,64 +76,40 @@ class Engine:
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
 
 
-def first_look(view: View, sample: EngineSample, restarts: int, habits: Habits) -> Engine:
-    """Begin to follow an engine; `habits` is what is known of it already."""
-    engine = Engine(
-        counters=work_done(sample),
-        gauges=gauges(sample),
-        waiting=known(sample, "waiting"),
-        work=work(sample),
-        restarts=restarts,
-        last_s=view.at_s,
-        still_s=view.at_s,
-        queued_s=view.at_s,
-        served_s=view.at_s,
-        habits=habits,
-    )
-    begin(engine, view)
-    return engine
-
-
 def export_state(engine: Engine) -> dict[str, Any]:
     """Return what is remembered as plain values."""
-    lists = {name: list(getattr(engine, name)) for name in _LISTS}
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
-    plain = {each.name: getattr(engine, each.name) for each in fields(engine)}
-    return plain | lists | {"habits": habits}
+    return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
 
 def restore(state: stored.Stored) -> Engine:
     """Make what was remembered of its values. Raises one of stored.DAMAGE."""
-    told: dict[str, Any] = {
-        name: tuple(stored.number_or_none(each) for each in state[name]) for name in _LISTS
-    }
-    for each in fields(Engine):
-        if each.name not in (*_LISTS, "habits"):
-            value = state[each.name]
-            told[each.name] = value if isinstance(value, str) else stored.number_or_none(value)
+    told: dict[str, Any] = {}
+    for name in (each.name for each in fields(Engine) if each.name != "habits"):
+        value = state[name]
+        told[name] = value if isinstance(value, str) else stored.number_or_none(value)
     habits = (deque(stored.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
     return Engine(**told, habits=Habits(*habits))
 
 
 def begin(engine: Engine, view: View) -> None:
-    """A step was seen: whatever stands still does so from now on."""
-    engine.still_s, engine.looks, engine.told_s = view.at_s, 0, None
+    """Something moved: whatever stands still does so from now on."""
+    engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.fds = engine.fds_now = view.signals.process_open_fds
-    engine.fds_rises, engine.unseen_s = 0, None
 
 
 def served(engine: Engine, view: View, name: str) -> None:
     """Something was done for somebody: whatever went unanswered before is no sign any more."""
-    engine.served_s, engine.canary_failures = view.at_s, 0
+    engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
-def hear_canary(engine: Engine, view: View, name: str, *, alone: bool) -> None:
+def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
     """Count a canary that this engine left unanswered; `alone`: the server has no other engine.
 
-    A canary comes with the first look after its end. Where anything was done since it was sent, it
-    only waited in a queue; where several requests are in the engine, it may still do so.
+    A canary comes with the first look after its end. If anything was done since it was sent, it only waited in a queue;
+    if several requests are in the engine, it may still do so, unless it was asked since they are in doubt.
     """
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
@@ -152,7 +118,8 @@ def hear_canary(engine: Engine, view: View, name: str, *, alone: bool) -> None:
     if outcome == "ok":
         engine.canary_failures = 0
     sent_s = view.at_s - canary.latency_s
-    if outcome != "unanswered" or sent_s <= engine.served_s or engine.work > 1:
+    queued = progress.work > 1 and not progress.doubtful
+    if outcome != "unanswered" or sent_s <= progress.served_s or queued:
         return
     engine.canary_failures += 1
     engine.canary_waited_s = canary.latency_s
@@ -169,17 +136,13 @@ def canary_outcome(canary: CanaryCall) -> str:
     return "unanswered" if canary.latency_s >= CANARY_SECONDS_MIN else "refused"
 
 
-def learn(engine: Engine, *, young: bool) -> None:
-    """A silence has ended by itself: what was it?"""
-    if not engine.looks:
-        return
-    if engine.work:
-        pause_s = engine.last_s - engine.still_s
-        if pause_s >= PAUSE_SECONDS_MIN and not young:
-            engine.habits.survived.append(pause_s)
-            if engine.told_s is None or pause_s <= HABIT_SECONDS_MAX:
-                engine.habits.usual.append(pause_s)
-    else:
+def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
+    """Learn from a silence that has ended by itself."""
+    if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
+        engine.habits.survived.append(progress.pause_s)
+        if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
+            engine.habits.usual.append(progress.pause_s)
+    elif not progress.pause_s:
         engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
 
 
@@ -199,26 +162,6 @@ def count_connections(engine: Engine, view: View) -> None:
         engine.unseen_s = view.at_s
 
 
-def gauges(sample: EngineSample) -> tuple[float | None, ...]:
-    """What only a scheduler that lives changes. More that wait are no sign of it: they come by themselves."""
-    return sample.requests_running, sample.requests_swapped, sample.kv_cache_usage
-
-
-def known(sample: EngineSample, which: str) -> float:
-    """The gauge, 0 where it is not offered."""
-    value = sample.requests_running if which == "running" else sample.requests_waiting
-    return value or 0.0
-
-
-def work(sample: EngineSample) -> float:
-    """Requests that run, wait or are swapped out."""
-    return (
-        (sample.requests_running or 0.0)
-        + (sample.requests_waiting or 0.0)
-        + (sample.requests_swapped or 0.0)
-    )
-
-
 def is_young(view: View, sample: EngineSample) -> bool:
     """May it still be compiling, shape by shape?"""
     started = view.signals.process_start_time
@@ -232,45 +175,65 @@ def gpus_idle(view: View) -> bool:
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
-def evidence_for(
-    view: View, engine: Engine, sample: EngineSample, still_s: float, survived_s: float
-) -> tuple[Evidence, ...]:
-    """What says that it hangs."""
-    longest = f"the longest pause it recovered from was {survived_s:.0f} s"
-    since = ", since it was first asked for a token" if engine.canary_failures else ""
-    found = [
-        Evidence(
-            name="seconds_without_progress",
-            value=round(still_s, 1),
-            unit="s",
-            expected=round(survived_s, 1),
-            text=f"no step for {still_s:.0f} s{since}; "
-            + (longest if survived_s else "no earlier stall of this engine is known"),
-        ),
-        Evidence(
-            name="requests_in_engine",
-            value=engine.work,
-            expected=0.0,
-            text=f"{known(sample, 'running'):.0f} running and {known(sample, 'waiting'):.0f} waiting",
-        ),
-    ]
+def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
+    """All that is known beside its own counters, each with whether it agrees that the engine hangs."""
+    progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
-        found.append(
-            Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
-        )
+        found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
+    if progress.doubtful:
+        text = "the clients of many of its requests left together with the last step; no answer to a one-token request is known yet"
+        found.append((False, Evidence(name="clients_left", value="with the last step", text=text)))
     if engine.canary_failures:
         text = (
             f"{engine.canary_failures} one-token requests in a row were not answered, "
             f"the last within {engine.canary_waited_s:.0f} s"
         )
-        found.append(
-            Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)
-        )
+        found.append((True, Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)))  # fmt: skip
     if gpus_idle(view):
         text = "no GPU of this host computes"
-        found.append(Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text))
-    return tuple(found)
+        found.append((True, Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text)))
+    others = ", ".join(
+        other for other, each in view.progress.items() if other != name and each.served
+    )
+    if others:
+        text = f"other engines of this server go on: {others}"
+        found.append((True, Evidence(name="engines_that_go_on", value=others, text=text)))
+    reading = view.observation.reading
+    if reading is not None and reading.server.paused is False:
+        found.append(
+            (True, Evidence(name="paused", value="no", text="/is_paused: it is not paused"))
+        )
+    return found
+
+
+def evidence_for(
+    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
+) -> tuple[Evidence, ...]:
+    """What says that it stalls."""
+    longest = f"the longest pause it recovered from was {survived_s:.0f} s"
+    since = ", since it was first asked for a token" if engine.canary_failures else ""
+    progress, running, waiting = (
+        view.progress[sample.engine],
+        sample.requests_running,
+        sample.requests_waiting,
+    )
+    text = f"no step for {still_s:.0f} s{since}; " + (
+        longest if survived_s else "no earlier stall of this engine is known"
+    )
+    if cause == "livelock":
+        text = f"no token and no finished request for {still_s:.0f} s; {progress.overdue}"
+    return (
+        Evidence(
+            name="seconds_without_progress", value=round(still_s, 1), unit="s",
+            expected=round(survived_s, 1), text=text,
+        ),
+        Evidence(
+            name="requests_in_engine", value=progress.work, expected=0.0,
+            text=f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting",
+        ),
+        *(said for agrees, said in witnesses(view, engine, sample.engine) if agrees),
+    )  # fmt: skip
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
@@ -281,20 +244,17 @@ def seen_as(core: str | None) -> tuple[Evidence, ...]:
 
 
 def evidence_against(
-    engine: Engine,
-    sample: EngineSample,
-    still_s: float,
-    limit_s: float | None,
+    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
-) -> tuple[Evidence, ...]:
+) -> tuple[Evidence, ...]:  # fmt: skip
     """What says that it may not, or that waiting is better than acting; `limit_s`: when a restart is advised, None: never."""
-    found = []
-    if engine.work == 1:
+    found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
+    if view.progress[sample.engine].work == 1:
         text = "a single request stands for the work"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
-    if state.waits_for_kv(sample):
+    if cause == "peer_wait":
         text = "nothing runs that could step: what waits, waits for KV from another server"
-        found.append(Evidence(name="waits_for_kv", value=known(sample, "waiting"), text=text))
+        found.append(Evidence(name="waits_for_kv", value=sample.requests_waiting, text=text))
     elif limit_s is not None and still_s < limit_s:
         survived = f"it recovered from {survived_s:.0f} s before, and has {limit_s:.0f} s this time"
         text = (

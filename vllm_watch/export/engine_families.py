@@ -125,7 +125,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("goodput_requests_per_second",
            "Finished requests per second times the least attainment: at most so many met all objectives.",
            "Absent where no objective is set, or nothing was observed in the window."),
-    _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw the engine do work.",
+    _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw a token or a finished request.",
            "Absent until the first progress was seen."),
     Family(
         name=_PREFIX + "restarts_total", kind="counter", scope="engine",

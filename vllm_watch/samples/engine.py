@@ -49,6 +49,8 @@ class EngineSample:
     iteration_tokens: Histogram | None = (
         None  # tokens per step: its count is the engine's step counter
     )
+    engine_steps: float | None = None  # of the scheduler, whichever API server hears of them
+    last_engine_iteration: float | None = None  # Unix seconds
     prompt_tokens_by_source: Labelled | None = None
     prompt_tokens_cached: float | None = None
     prompt_tokens_cached_by_source: Labelled | None = None
@@ -131,7 +133,7 @@ JUDGED = frozenset((
     "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
     "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time", "kv_failures",
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
-    "lora_requests_info",
+    "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""

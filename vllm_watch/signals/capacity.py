@@ -22,6 +22,19 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
     return blocks * block_size / max(1, engines)
 
 
+def longest_request_tokens(
+    config: Mapping[str, str] | None, max_model_len: float | None
+) -> float | None:
+    """Tokens of the longest request that is accepted; None where vLLM does not say. From 0.24.0 it says how many of them
+    the KV cache holds at once."""
+    told = config or {}
+    size, held = (
+        _number(told.get("kv_cache_size_tokens")),
+        _number(told.get("kv_cache_max_concurrency")),
+    )
+    return max_model_len or (size / held if size and held else None)
+
+
 def _number(text: str | None) -> float | None:
     if text is None:
         return None

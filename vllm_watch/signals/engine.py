@@ -1,13 +1,14 @@
 """One engine's signals: what its samples say over the window. Pure; one object per engine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.engine import FAILED, EngineSample, served
+from vllm_watch.samples.engine import FAILED, EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
 from vllm_watch.signals.cpu_waits import Waits
+from vllm_watch.signals.progress import Progress, never_falling
 from vllm_watch.signals.records import EngineSignals, Quantiles
 from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
@@ -36,10 +37,8 @@ class EngineTracker:
         self._totals = Totals() if totals else None
         self._objectives = _objectives(slo)
         self._restarts = 0
+        self.progress = Progress()
         self._last_progress_t: float | None = None
-        self._still_since_s: float | None = None
-        self._had_work = False
-        self._done: tuple[float | None, ...] = ()  # at the last scrape
         self._last_t = 0.0
 
     @property
@@ -61,7 +60,7 @@ class EngineTracker:
         self._waits.clear()
         if self._totals is not None:
             self._totals.forget_last()
-        self._still_since_s = None
+        self.progress.forget()
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
         """Go on counting where an earlier run of the watcher was."""
@@ -91,9 +90,13 @@ class EngineTracker:
         self._window.add(at_s, sample, began_anew=began_anew)
         totals = self._totals_with(sample, began_anew=began_anew)
         self._waits.add(at_s, cpu)
-        progress = self._progress(at_s, t, before, sample, restarted)
         asleep = state.is_asleep(sample.engine_sleep_state)
         sleeping = asleep if asleep is not None else server.sleeping
+        at_rest = state.on_purpose(sample, server, sleeping=bool(sleeping)) is not None
+        progress = self.progress
+        progress.look(at_s, sample, server, engines, restarted=restarted, at_rest=at_rest)
+        if progress.output:
+            self._last_progress_t = t
         word, text = state.of_engine(sample, progress, server, sleeping=bool(sleeping))
         if another:
             text += _ANOTHER
@@ -120,38 +123,6 @@ class EngineTracker:
             and now != then
             and now < self._last_t - SKEW_SECONDS
             for then, now in zip(known, born, strict=True)
-        )
-
-    def _progress(
-        self,
-        at_s: float,
-        t: float,
-        before: EngineSample | None,
-        sample: EngineSample,
-        restarted: bool,
-    ) -> state.Progress:
-        done = work_done(sample)
-        moved = restarted or (before is not None and self._done != done)
-        self._done = done
-        work = sum(
-            x or 0.0
-            for x in (sample.requests_running, sample.requests_waiting, sample.requests_swapped)
-        )
-        if moved:
-            self._last_progress_t = t
-        # Work that was not there at the look before may have come a moment ago.
-        if moved or not self._had_work or self._still_since_s is None:
-            self._still_since_s = at_s
-        self._had_work = work > 0
-        generated = before is not None and (sample.generation_tokens or 0.0) != (
-            before.generation_tokens or 0.0
-        )
-        return state.Progress(
-            work=work,
-            moved=moved,
-            generated=generated,
-            still_seconds=at_s - self._still_since_s,
-            first_look=before is None,
         )
 
     def _signals(
@@ -269,28 +240,9 @@ def _began_anew(before: EngineSample, now: EngineSample) -> bool:
     if before.process_start_time != now.process_start_time and now.process_start_time is not None:
         return before.process_start_time is not None
     return any(
-        (then := take(before)) is not None and (new := take(now)) is not None and new < then
-        for take in _NEVER_FALLING
+        then is not None and new is not None and new < then
+        for then, new in zip(never_falling(before), never_falling(now), strict=True)
     )
-
-
-_NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
-    lambda s: s.iteration_tokens.count if s.iteration_tokens else None,
-    lambda s: s.generation_tokens,
-    lambda s: s.prompt_tokens,
-)
-
-
-def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """The counters that grow when an engine does anything for anybody; its steps first.
-
-    A request that failed is no work. Nor is a client that hangs up, be it counted as an abort.
-    """
-    steps, ends, finished = sample.iteration_tokens, sample.request_success, served(sample)
-    if finished is not None and ends is not None:
-        finished -= ends.get("abort", 0.0)
-    counted = None if steps is None else steps.count
-    return counted, sample.generation_tokens, sample.prompt_tokens, finished, sample.preemptions
 
 
 def _free(capacity: float | None, usage_ratio: float | None) -> float | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, ServerSample
-from vllm_watch.samples.record import short_record
 from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.signals.progress import Progress
 
 STATES = (
     "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "failing", "stalled",
@@ -43,42 +43,29 @@ _MISSES_UNTIL_DOWN = 2
 _SERVER_ERROR = 500  # HTTP status of the first kind of server errors
 
 
-@short_record
-class Progress:
-    """What is known of an engine's progress at one look."""
-
-    work: float  # requests that run, wait or are swapped out
-    moved: bool  # did any counter of work grow since the look before?
-    generated: bool  # were tokens generated since the look before?
-    still_seconds: (
-        float  # since the last look that saw progress, or since work first stood without any
-    )
-    first_look: bool  # nothing to compare with
-
-
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
     """(state, sentence) of an engine that was read."""
-    on_purpose = _on_purpose(sample, server, sleeping=sleeping)
-    if on_purpose is not None:
-        return "sleeping", on_purpose
+    rests = on_purpose(sample, server, sleeping=sleeping)
+    if rests is not None:
+        return "sleeping", rests
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     load = f"{running:.0f} running, {waiting:.0f} waiting"
-    if progress.moved:
-        if progress.generated or not progress.work:
-            return "serving", load
-        return (
-            "prefilling",
-            f"{load}; steps go on, but none has generated a token since the last scrape",
-        )
+    if progress.output:
+        return "serving", load
     if not progress.work:
-        return "idle", "no request runs or waits"
-    if progress.first_look:
-        return "serving", f"{load}, at first sight"
+        left = (
+            f"{load} by its gauges; their clients left, and vLLM renews the gauges at its next step"
+        )
+        return "idle", left if progress.gone else "no request runs or waits"
+    if progress.output_s == progress.last_s:  # work came a moment ago
+        return "serving", load + ", at first sight" * progress.first
+    if progress.moved:
+        return "prefilling", f"{load}; it computes, and has given no token since the last scrape"
     if waits_for_kv(sample):
         return "prefilling", f"{load}; they wait for KV from another server"
-    still = progress.still_seconds
+    still = progress.last_s - progress.life_s
     if still < STILL_SECONDS:
         return "serving", load
     return (
@@ -87,7 +74,7 @@ def of_engine(
     )
 
 
-def _on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
+def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
     """Why it serves nobody, where that is somebody's wish; in words."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
@@ -111,16 +98,35 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
     return next((_OPERATIONS.get(name, name) for name in running), None)
 
 
-def waits_for_kv(sample: EngineSample) -> bool:
-    """Does nothing run, and does what waits wait for KV from another server? From vLLM 0.32 on it says so; before,
-    what is deferred where a KV connector is at work."""
-    if sample.requests_running:
+def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
+    """Return True if nothing runs, and the requests that wait need KV from another server.
+
+    From vLLM 0.32 on it says so; before, they are deferred where a KV connector is at work. KV that is offloaded to this
+    host comes from no other server, unless it is `paired` with one by the configuration.
+    """
+    if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values()) > 0
-    told = sample.kv_failures is not None or sample.kv_transfers is not None
-    connected = told or bool(sample.external_prefix_cache_queries)
+    connected = bool(_kv_families(sample)) or bool(sample.external_prefix_cache_queries)
     return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
+
+
+
+
+def _kv_families(sample: EngineSample) -> set[str]:
+    return {*(sample.kv_failures or ()), *(sample.kv_transfers or ())}
+
+
+def _offloads_only(sample: EngineSample) -> bool:
+    """Is its own offload the only KV connector that it names?"""
+    families, config = _kv_families(sample), sample.cache_config_info or {}
+    set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
+    own = all(name.startswith("kv_offload_") for name in families)
+    return own and (bool(families) or set_up)
+
+
+_OFFLOAD_SETTINGS = ("kv_offloading_size", "simple_cpu_offload_num_blocks")
 
 
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:

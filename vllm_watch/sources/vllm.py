@@ -37,6 +37,7 @@ LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 """A longer body is read beside the event loop: to learn its series may take half a second, at each look anew."""
 
 _JSON_BYTES_MAX = 1 << 20
+_NO_SUCH_PATH = (404, 405, 501)
 _PAGE_BYTES = 64 << 10  # by which a page of HTML is known
 _MODELS_MAX = 100
 _TOKENS_MAX = 1e12
@@ -98,6 +99,9 @@ class VllmSource:
         self._next_identify_s = float("-inf")
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
+        self._work: list[
+            tuple[float | None, float | None]
+        ] = []  # of each engine, at the poll before
         self._switches: dict[str, str] = {}  # those of _SWITCHES that exist here
 
     async def observe(self) -> Look:
@@ -118,7 +122,11 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            calls += await self._identify(reading, monotonic_s, switches_due=health_due)
+            # Of one that makes no step it is asked at once whether somebody has put it to rest.
+            work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
+            still = work == self._work and any(running for running, _ in work)
+            self._work = work
+            calls += await self._identify(reading, monotonic_s, switches_due=health_due or still)
             completed(reading.server, **self._known)
             if reading.vllm and self.local and self._neighbours is not None:
                 self._neighbours.heard(self.target.url)
@@ -226,7 +234,7 @@ class VllmSource:
             *(self._ask_json(path, _UNDERSTOOD[name]) for name, path in asked.items())
         )
         for name, call in zip(asked, calls, strict=True):
-            if call.outcome == "http":
+            if call.status in _NO_SUCH_PATH:
                 del self._switches[name]  # not in this version, or not switched on
             if name == "recovering" and call.outcome != "ok":
                 self._known.pop(name, None)  # a dead engine is not waited for

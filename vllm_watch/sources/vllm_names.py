@@ -78,6 +78,8 @@ FIELDS: dict[str, Field] = {
     "iteration_tokens": _histogram(
         "vllm:iteration_tokens_total"
     ),  # a histogram in spite of its _total
+    "engine_steps": _sum("vllm:engine_steps_total"),  # proposed: vLLM #51329
+    "last_engine_iteration": _max("vllm:last_engine_iteration_timestamp_seconds"),  # vLLM #42138
     "prompt_tokens_by_source": _by("source", "vllm:prompt_tokens_by_source_total"),  # 0.16.0+
     "prompt_tokens_cached": _sum("vllm:prompt_tokens_cached_total"),  # 0.16.0+
     "prompt_tokens_cached_by_source": _by("source", "vllm:prompt_tokens_cached_by_source_total"),
@@ -157,6 +159,8 @@ FIELDS: dict[str, Field] = {
         "umbp_transfer_completed_total",
         "kv_offload_load_size",
         "kv_offload_store_size",
+        "kv_offload_load_bytes_total",
+        "kv_offload_store_bytes_total",
     ),
     # Under way now: level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
     "operations_in_flight": _each(

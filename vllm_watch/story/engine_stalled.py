@@ -13,6 +13,13 @@ STORY = Story(
     causes={
         "hang": Cause("hang", "no scheduler step ends"),
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits no request"),
+        "livelock": Cause(
+            "livelock",
+            "it computes, and no token comes out",
+            "Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
+            "--max-model-len if such prompts fill the KV cache.",
+            "No restart is advised: it ends with that request, and comes back if the request is sent again.",
+        ),
         "peer_wait": Cause(
             "waits for KV from another server",
             "its requests wait for KV from another server",

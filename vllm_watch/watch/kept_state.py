@@ -15,6 +15,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.life import Life, life_of
 from vllm_watch.signals.loading import Loading
+from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 VERSION = 1
@@ -44,6 +45,7 @@ def of_engines(
                 "model_name": last.model_name or "",
                 "restarts": tracker.restarts,
                 "last_progress_t": tracker.last_progress_timestamp_seconds,
+                "progress": tracker.progress.export_state(),
             }
     return states
 
@@ -81,7 +83,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
             restarts=stored.count(each["restarts"]),
         )
         for name, each in stored.mapping(state["engines"]).items()
-        if Life.restore(each["life"])
+        if Life.restore(each["life"]) and Progress().restored(each.get("progress"))
     }
     last_t = answered_t(state)
     return TargetSignals(
@@ -147,3 +149,4 @@ def resume(
     """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
+    tracker.progress.restored(None if ended else before.get("progress"))

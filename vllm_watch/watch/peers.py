@@ -62,6 +62,7 @@ class Peers:
                 for peer in waiting
                 if self._of[peer] == {target} and self._waits_since(peer) > born_t
             ),
+            peers=tuple(peers),
             ranks=ranks,
             stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
             held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),

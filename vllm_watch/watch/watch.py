@@ -186,16 +186,17 @@ class Watch:
         if observation.reading is None:
             self._misses += 1
             self.signals = self._silent(observation, at_s)
-            windows = {}
+            windows, progress = {}, {}
         else:
             self._misses = 0
             self._last_success_t = observation.t
             self.signals = self._heard(observation, observation.reading, at_s)
             self.reading = observation.reading
             windows = {name: tracker.window for name, tracker in self._engines.items()}
+            progress = {name: tracker.progress for name, tracker in self._engines.items()}
         view = View(
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows,
-            around=around,
+            progress=progress, around=around,
         )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
         told = missed.paged(log_evidence.added(verdicts, observation.start_failure), around)

@@ -1,0 +1,273 @@
+"""Progress of one engine: since when it has given no output, and since when nothing of it moves at all. Pure.
+
+Output is what users wait for: a token, a first token, a finished request. All else that moves (a step without output,
+prompt tokens, preemptions, running requests, KV usage) is a sign of life. It stands for output only as long as the
+longest prefill of this engine can take, and only until more was computed than its cache can hold. vLLM counts a step only
+if it has an output, or once in each API server, or at each chunk of a prompt, depending on its version: none matters here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from vllm_watch.samples.engine import EngineSample, served
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.signals import stored
+from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
+
+PATIENCE_SECONDS = 60.0
+"""Signs of life stand for output this long without further question, as a queue does from which nothing is admitted."""
+
+ATTENTION_TOKENS = 60_000.0
+"""Length at which attention costs a prompt as much as all else: an 8B model of Llama's shape takes 16 GFLOP for a token,
+and 0.26 MFLOP more for each token of its prompt. Larger models reach this later."""
+
+PREFILL_SECONDS_UNKNOWN = 600.0
+"""The longest prefill where the engine's own rate or its longest prompt is unknown: a million tokens at 1,700 a second."""
+
+PROMPTS_MIN = 10.0
+"""Finished prompts needed for a rate of its own: the first ones compile kernels."""
+
+TOGETHER_SECONDS = 8.0
+"""Clients that leave this soon after the last step left together. Those who give up on a hang leave one by one, each at
+its own timeout."""
+
+GONE_SHARE = 0.9
+"""This share of the requests in flight is all of them: a scraper may open a connection meanwhile."""
+
+CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
+"""Connections, or HTTP responses, that say something by themselves: a scraper closes one or two, and a gateway that asks
+for /v1/models every five seconds gets six responses in two polls of 15 s. For fewer requests both must be seen."""
+
+FOLLOWED_SECONDS = 600.0
+"""After so long without a poll nothing is taken to have stood still all the time: whether the same clock, process and
+requests are meant is less sure than a few seconds' new look."""
+
+_TIMES = ("last_s", "life_s", "output_s", "served_s", "queued_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What one poll says of an engine's work and of its server's clients."""
+
+    counters: tuple[float | None, ...]  # of all that it does
+    outputs: tuple[float | None, ...]  # ... of what users get
+    gauges: tuple[float | None, ...]  # that only a scheduler changes; KV usage is the last
+    waiting: float
+    work: float  # requests that run, wait or are swapped out
+    finished: float  # requests, without those that failed or were aborted
+    aborted: float
+    loaded: float  # KV from elsewhere: transfers that ended, or bytes
+    fds: float | None  # open
+    responses: float | None  # of HTTP
+
+
+class Progress:
+    """Follows one engine from poll to poll."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again at the next poll: how long ago the last one was is unknown."""
+        self.poll: Poll | None = None
+        self.first = True  # was this poll the first?
+        # Since the poll before: anything, a counter of work, output.
+        self.moved = self.served = self.output = False
+        self.last_s = self.life_s = self.output_s = self.served_s = 0.0
+        self.queued_s = 0.0  # since when some wait and none runs
+        self.silent_polls = 0  # without a sign of life
+        self.pause_s = 0.0  # of the silence at work that this poll ended
+        self.rest_s: float | None = None  # since when it is at rest on purpose
+        self.waking = False  # ... or was, and has made no step since
+        # Did the clients of all in flight leave with the last step? By every witness, or by one of two.
+        self.gone = self.doubtful = False
+        self.overdue = ""  # why signs of life no longer stand for output, as a clause
+        self._gained = 0.0  # share of the KV cache taken since the last output
+        self._before: Poll | None = None  # the poll before the last step
+
+    @property
+    def work(self) -> float:
+        """Requests in the engine whose clients are there."""
+        return 0.0 if self.gone or self.poll is None else self.poll.work
+
+    def look(
+        self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
+        restarted: bool = False, at_rest: bool = False,
+    ) -> None:  # fmt: skip
+        """Take in one poll. `restarted`: counters began at zero; `at_rest`: asleep or paused on purpose."""
+        if at_s - self.last_s > FOLLOWED_SECONDS:
+            self.forget()
+        before, now = self.poll, _poll(sample, server)
+        self.first, was = before is None, before or now
+        self.served = restarted or now.counters != was.counters
+        self.output = restarted or now.outputs != was.outputs
+        fewer_wait = now.waiting < was.waiting and not sample.requests_running
+        self.moved = self.served or now.gauges != was.gauges or fewer_wait
+        silent = bool(self.silent_polls and was.work) and not self.gone
+        self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
+        # Nothing is missed of one at rest, nor in the poll after: it may have been put to work a moment ago.
+        begins = self.first or restarted or at_rest or self.rest_s is not None
+        self.waking = at_rest or (self.waking and not self.served)
+        since_s = at_s if self.rest_s is None else self.rest_s
+        self.rest_s = since_s if at_rest else None
+        if self.served or begins:
+            self.served_s, self.gone, self.doubtful, self._before = at_s, False, False, was
+        new_work = bool(now.work) and not was.work
+        if self.moved or begins or new_work:
+            self.life_s = at_s
+        self.silent_polls = 0 if self.moved or begins else self.silent_polls + 1
+        loads = now.loaded != was.loaded
+        if self.served or begins or loads or sample.requests_running or not now.waiting:
+            self.queued_s = at_s
+        if self.output or begins or new_work or not now.work:
+            self.output_s = at_s
+        if self.output_s == at_s or now.aborted != was.aborted:
+            self._gained = 0.0
+        self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
+        self.poll, self.last_s = now, at_s
+        if now.work and not self.served and not begins and engines == 1:  # they are the server's
+            self._note_clients(at_s, now)
+        self.overdue = self._overdue(sample, server, engines)
+
+    def _note_clients(self, at_s: float, now: Poll) -> None:
+        """Note whether the clients left together with the last step; then the gauges stay as they were."""
+        then = self._before
+        if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
+            return
+        ended = max(0.0, then.work - now.work)  # they left as usual, with their connections
+        closed = _fall(then.fds, now.fds, ended)
+        answered = _fall(now.responses, then.responses, now.finished - then.finished)
+        least = GONE_SHARE * now.work
+        all_closed = closed is not None and closed >= least
+        all_answered = answered is not None and answered >= least
+        strong = (all_closed and (closed or 0.0) >= CLOSED_MIN) or (
+            all_answered and (answered or 0.0) >= ANSWERED_MIN
+        )
+        alone = closed is None or answered is None
+        self.gone = self.gone or (all_closed and all_answered) or (alone and strong)
+        self.doubtful = self.doubtful or strong
+
+    def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
+        silent_s = self.life_s - self.output_s  # while nothing moves, that is what is judged
+        if not sample.requests_running or silent_s < PATIENCE_SECONDS:
+            return ""
+        if self._gained > 1.0:
+            return (
+                f"{self._gained:.1f} times the whole KV cache has been filled since the last token"
+            )
+        longest_s = longest_prefill_seconds(sample, server, engines)
+        return f"its longest prefill takes {longest_s:.0f} s" if silent_s > longest_s else ""
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what is remembered as plain values."""
+        polls = {"poll": self.poll, "before": self._before}
+        kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
+        more = {"gained": self._gained, "rest_s": self.rest_s}
+        return {name: getattr(self, name) for name in _TIMES} | more | kept
+
+    def restored(self, state: stored.Stored | None) -> "Progress":
+        """Go on: a counter that has not moved since made no step meanwhile. Raises one of stored.DAMAGE."""
+        if state is not None:
+            times = {name: stored.number(state[name]) for name in _TIMES}
+            gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
+            self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
+            self._gained, self.rest_s = gained, rest_s
+            for name, value in times.items():
+                setattr(self, name, value)
+        return self
+
+
+def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
+    """How long it takes at most until the prompts of all that run are computed, at the rate at which it computed others."""
+    size = kv_cache_tokens(sample.cache_config_info, engines)
+    longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
+    rate = _prefill_rate(sample)
+    if rate is None or (size is None and longest is None):
+        return PREFILL_SECONDS_UNKNOWN
+    asked = None if longest is None else longest * (sample.requests_running or 0.0)
+    tokens = min(each for each in (size, asked) if each is not None)
+    seconds = tokens / rate * (1.0 + (longest or tokens) / ATTENTION_TOKENS)
+    return seconds if longest is not None else min(seconds, PREFILL_SECONDS_UNKNOWN)
+
+
+def _prefill_rate(sample: EngineSample) -> float | None:
+    """Prompt tokens that one request's prefill has computed a second, mean since the engine started."""
+    lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
+    if lengths is None or times is None or times.count < PROMPTS_MIN:
+        return None
+    tokens = lengths.sum or 0.0
+    for hits, queries in (
+        (sample.prefix_cache_hits, sample.prefix_cache_queries),
+        (sample.external_prefix_cache_hits, sample.external_prefix_cache_queries),
+    ):
+        tokens *= 1.0 - (hits or 0.0) / queries if queries else 1.0
+    return tokens / times.sum if tokens > 0.0 and times.sum else None
+
+
+def work_done(sample: EngineSample) -> tuple[float | None, ...]:
+    """The counters that grow when an engine does anything for anybody; its steps first.
+
+    A request that failed is no work. Nor is a client that hangs up, even though it is counted as an abort.
+    """
+    return *never_falling(sample), *_finished(sample), sample.preemptions
+
+
+def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
+    """Counters that fall only when they begin again."""
+    steps = sample.iteration_tokens
+    return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
+
+
+def _finished(sample: EngineSample) -> tuple[float | None]:
+    done = served(sample)
+    return (None if done is None else done - _aborted(sample),)
+
+
+def _aborted(sample: EngineSample) -> float:
+    return (sample.request_success or {}).get("abort", 0.0)
+
+
+_alive_of = attrgetter(
+    "requests_running", "requests_swapped", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
+)  # fmt: skip
+
+
+def _poll(sample: EngineSample, server: ServerSample) -> Poll:
+    counters, finished = work_done(sample), _finished(sample)
+    first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens
+    tokens = latency.count if tokens is None and latency is not None else tokens
+    outputs = (tokens, None if first is None else first.count, *finished)
+    usage, waiting = sample.kv_cache_usage, sample.requests_waiting or 0.0
+    responses = sample.http_responses
+    return Poll(
+        counters=counters,
+        outputs=counters if tokens is None else outputs,  # long answers take minutes to finish
+        gauges=(*_alive_of(sample), usage),
+        waiting=waiting,
+        work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
+        finished=finished[0] or 0.0,
+        aborted=_aborted(sample),
+        loaded=sum((sample.kv_transfers or {}).values()),
+        fds=server.process_open_fds,
+        responses=None if responses is None else sum(responses.values()),
+    )
+
+
+def _restored(state: Mapping[str, Any] | None) -> Poll | None:
+    if state is None:
+        return None
+    told: dict[str, Any] = {}
+    for each in fields(Poll):
+        value = state[each.name]
+        several = isinstance(value, list | tuple)
+        told[each.name] = (
+            tuple(map(stored.number_or_none, value)) if several else stored.number_or_none(value)
+        )
+    return Poll(**told)
+
+
+def _fall(then: float | None, now: float | None, usual: float) -> float | None:
+    """By how much it fell beyond the usual."""
+    return None if now is None or then is None else then - now - usual
