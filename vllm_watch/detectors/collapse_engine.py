@@ -62,6 +62,7 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
+        self._awaited = 0.0  # share of the cache that requests which wait for KV hold
         self._long_prompts = LongPrompts()
         self._finished = Finished()
         self._finished_late = Finished()  # once those from before were through
@@ -192,7 +193,8 @@ class EngineJudge:
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
         starving = starved > 0.0
-        self._pages.note(block, capacity_tokens, well=not starving)
+        self._awaited = causes.awaited_share(block, capacity_tokens, self._past.request_tokens())
+        self._pages.note(block, capacity_tokens, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
@@ -298,7 +300,7 @@ class EngineJudge:
         long = self._asked_for or block.long_prompts or causes.is_asked_for(facts)
         self._asked_for = long and not most
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
-        self._restart = self._restart or (most and self._unread.surely)
+        self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
@@ -333,7 +335,7 @@ class EngineJudge:
             and self._starved_seconds < PASSES_SECONDS
         ):
             return False
-        return cause.name != causes.PREEMPTION_THRASH or self._queue_grew
+        return cause.name not in causes.OF_OTHERS or self._queue_grew
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
@@ -365,6 +367,8 @@ class EngineJudge:
             preempting=self._finished.preempting,
             unexplained=self._unexplained(comparison),
             rise_seconds=self._rise_seconds,
+            awaiting=block.awaiting_kv,
+            awaited=self._awaited,
             unheld=self._pages.unheld(),
             unheld_rise_seconds=self._unheld_rise_seconds,
             unheld_surely=self._unread.surely,

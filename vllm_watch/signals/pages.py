@@ -57,6 +57,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
+        self._awaited = 0.0  # share of the cache
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
@@ -68,8 +69,11 @@ class Pages:
             tuple[float, float], ...
         ] = ()  # (share of the cache a token takes, zero)
 
-    def note(self, block: Block, capacity_tokens: float | None, *, well: bool) -> None:
-        """Take a block in. `well`: nothing hints at trouble."""
+    def note(
+        self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
+    ) -> None:
+        """Take a block in. `well`: nothing hints at trouble; `awaited`: share that requests which wait for KV hold."""
+        self._awaited = awaited
         if block.tokens_in_flight is None or block.kv_usage_end is None:
             return
         self._capacity = capacity_tokens
@@ -120,14 +124,14 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share of the cache in use now, beyond what was when all was well, for which nobody who runs accounts.
+        """Share of the cache in use now, beyond what was when all was well, for which no request accounts.
 
         None while that is not known. The least of what the two ideas of a token's share say.
         """
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
-        return min(_level(self._recent[-1], share) - zero for share, zero in zeros)
+        return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
         """How long it took to come from a quarter to three quarters of what is unheld now; None: not known."""

@@ -118,13 +118,24 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 def waits_for_kv(sample: EngineSample) -> bool:
     """Does nothing run, and does what waits wait for KV from another server? From vLLM 0.32 on it says so; before,
     what is deferred where a KV connector is at work."""
-    if sample.requests_running:
-        return False
+    known = (sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason) != (None, None)
+    return not sample.requests_running and known and requests_awaiting_kv(sample) > 0
+
+
+def requests_awaiting_kv(sample: EngineSample) -> float:
+    """Return how many requests wait for KV from elsewhere, and hold their pages meanwhile; at most, before vLLM 0.20."""
     if sample.num_requests_kv_fetch_by_stage is not None:
-        return sum(sample.num_requests_kv_fetch_by_stage.values()) > 0
+        return sum(sample.num_requests_kv_fetch_by_stage.values())
+    if not is_connected(sample):
+        return 0.0
+    reasons = sample.requests_waiting_by_reason
+    return (sample.requests_waiting or 0.0) if reasons is None else reasons.get("deferred", 0.0)
+
+
+def is_connected(sample: EngineSample) -> bool:
+    """Return True if a KV connector is at work."""
     told = sample.kv_failures is not None or sample.kv_transfers is not None
-    connected = told or bool(sample.external_prefix_cache_queries)
-    return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
+    return told or bool(sample.external_prefix_cache_queries)
 
 
 def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:
