@@ -21,9 +21,15 @@ from vllm_watch.samples.engine import EngineSample
 
 THRASH = HELD | {"finished_tokens": 6000.0, "preempted": 5.0}
 
+AWAITED = {"awaiting_kv": 20.0}  # requests of 400 tokens in a cache of 16,000
+
 PAGES = {  # load, seconds of it → cause, severity, restart
     "lost at once": (LOST, 5, "kv_pinning", "page", False),
     "lost for a while": (LOST, 15, "kv_pinning", "page", True),
+    "held by requests that wait for KV from another server": (LOST | AWAITED, 60, "peer_wait", "ticket", False),
+    "... whose tokens are not counted": (LOST | AWAITED | {"tokens_in_flight": None}, 240, "peer_wait", "ticket", False),
+    "... and more and more wait": (LOST | AWAITED | {"waiting": 500.0}, 60, "peer_wait", "ticket", False),
+    "lost, and a few wait for KV": (LOST | {"awaiting_kv": 1.0}, 15, "kv_pinning", "page", False),
     "lost, and long prompts were computed": (LOST | {"long_prompts": True}, 15, "kv_pinning", "page", True),
     "held by few": (HELD, 60, "kv_pinning", "page", False),
     "a part is lost": (HELD | {"tokens_in_flight": 9600.0}, 60, "kv_pinning", "page", False),
@@ -42,6 +48,16 @@ def test_how_urgent_lost_pages_are(load, seconds, cause, severity, restart):
     verdict = well().see(seconds, **load)
     assert said(verdict) == ("firing", cause, severity, restart)
     assert verdict.since_seconds == seconds
+
+
+def test_waiting_for_a_peer_pages_when_the_queue_has_doubled():
+    """Users are hit. A restart is never advised, nor once the KV comes again."""
+    judged = well()
+    judged.see(60, **LOST | AWAITED)
+    verdict = judged.see(60, **LOST | AWAITED | {"waiting": 500.0})
+    assert said(verdict) == ("firing", "peer_wait", "page", False)
+    assert evidence(verdict, "requests_awaiting_kv").value == 20.0
+    assert not judged.see(10, **HELD).restart_advised
 
 
 def test_a_bunch_of_long_prompts_is_given_time_once():

@@ -165,7 +165,7 @@ class Starvation:
 
 def of_starvation(facts: Starvation) -> Cause:
     """Why pages lack."""
-    if facts.awaited >= UNREAD_SHARE * facts.usage:
+    if facts.awaited and facts.awaited >= UNREAD_SHARE * facts.usage:
         return waits_for_peer(facts.awaiting, facts.usage)
     length, preempted = facts.length_ratio, facts.preempted_share
     lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage

@@ -118,7 +118,10 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 def waits_for_kv(sample: EngineSample) -> bool:
     """Does nothing run, and does what waits wait for KV from another server? From vLLM 0.32 on it says so; before,
     what is deferred where a KV connector is at work."""
-    known = (sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason) != (None, None)
+    known = (sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason) != (
+        None,
+        None,
+    )
     return not sample.requests_running and known and requests_awaiting_kv(sample) > 0
 
 
