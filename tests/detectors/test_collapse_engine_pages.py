@@ -1,5 +1,7 @@
 """What is said of an engine that lacks KV pages: why, how urgent it is, whether to restart it, and in which words."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.scripted_past import (
@@ -48,6 +50,36 @@ def test_how_urgent_lost_pages_are(load, seconds, cause, severity, restart):
     verdict = well().see(seconds, **load)
     assert said(verdict) == ("firing", cause, severity, restart)
     assert verdict.since_seconds == seconds
+
+
+IDLE = {
+    "running": 0.0,
+    "running_min": 0.0,
+    "generated": 0.0,
+    "steps": 0.0,
+    "finished": 0.0,
+    "tokens_in_flight": 0.0,
+}
+
+
+def test_pages_that_an_idle_engine_holds_are_lost():
+    """A ticket, which stays while requests come again; a page with advice once others starve."""
+    judged = well()
+    assert judged.see(60, **IDLE, kv_usage=0.1, kv_usage_end=0.1).state == "clear"
+    judged.see(60)
+    assert judged.see(10, **IDLE, kv_usage=0.4, kv_usage_end=0.4).state == "clear"
+    leak = judged.see(5, **IDLE, kv_usage=0.4, kv_usage_end=0.4)
+    assert said(leak) == ("firing", "kv_leak", "ticket", False)
+    assert said(judged.see(60, kv_usage=0.7, kv_usage_end=0.7)) == said(leak)
+    assert judged.see(60, **LOST).severity == "page"
+
+
+def test_finished_requests_may_keep_their_pages_for_another_server():
+    """A prefill server holds them until they are fetched: they are not lost."""
+    judged = well()
+    judged.sample = replace(judged.sample, kv_transfers={})
+    judged.see(5)
+    assert judged.see(60, **IDLE, kv_usage=0.4, kv_usage_end=0.4).state == "clear"
 
 
 def test_waiting_for_a_peer_pages_when_the_queue_has_doubled():

@@ -232,6 +232,13 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     return Cause(UNKNOWN, found, (_PREFILLING,))
 
 
+def lost_at_idle(share: float) -> Cause:
+    """... or so slowly that only an idle engine shows it."""
+    text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
+    found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
+    return Cause(KV_LEAK, (found,))
+
+
 def _lost(share: float) -> Cause:
     """... or at once."""
     text = f"{_UNHELD.format(share)}; it came at once"

@@ -19,6 +19,7 @@ from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
+from vllm_watch.signals.state import is_connected
 from vllm_watch.support.counts import requests
 
 KIND = "throughput_collapse"
@@ -46,6 +47,9 @@ class EngineJudge:
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
+        self._connected = (
+            False  # may finished requests keep their pages until another server has them?
+        )
         self._queue_grew = False
         self._asked_for = False  # do long prompts take the pages that others lack?
         self._starved_seconds = 0.0  # while this alarm lasts
@@ -84,6 +88,7 @@ class EngineJudge:
         if self.baseline.throughput is not self._past:
             self._begin()
         self._server_start = look.sample.process_start_time
+        self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
@@ -240,6 +245,12 @@ class EngineJudge:
         lasting = self._bar.lasting.found(self._bar.wander)
         if lasting is not None:
             return self._lasting(comparison, lasting)
+        if self._pages.idle_lost >= causes.LEAK_SHARE_MIN and not self._connected:
+            leak = causes.lost_at_idle(self._pages.idle_lost)
+            return self._verdict(
+                causes.CACHE, leak.name, f"Engine {self.engine}: {leak.evidence_for[0].text}", leak.evidence_for, (),
+                page=False, restart=False, at_s=comparison.block.at_s, measure=self._pages.idle_lost,
+            )  # fmt: skip
         stuck = self._stuck.found()
         if stuck is not None:
             return Verdict(
@@ -375,30 +386,12 @@ class EngineJudge:
         )
 
     def _verdict(
-        self,
-        family: str,
-        cause: str,
-        summary: str,
-        evidence_for: tuple[Evidence, ...],
-        evidence_against: tuple[Evidence, ...],
-        *,
-        page: bool,
-        restart: bool,
-        at_s: float,
-        measure: float,
-    ) -> Verdict:
+        self, family: str, cause: str, summary: str, evidence_for: tuple[Evidence, ...], evidence_against: tuple[Evidence, ...],
+        *, page: bool, restart: bool, at_s: float, measure: float,
+    ) -> Verdict:  # fmt: skip
+        alarm = self._alarms[family]
         return Verdict(
-            state=FIRING,
-            kind=KIND,
-            engine=self.engine,
-            cause=cause,
-            family=family,
-            severity="page" if page else "ticket",
-            restart_advised=restart,
-            summary=summary,
-            evidence_for=evidence_for,
-            evidence_against=evidence_against,
-            present=not self._alarms[family].over,
-            since_seconds=self._alarms[family].lasted_s(at_s),
-            measure=measure,
-        )
+            state=FIRING, kind=KIND, engine=self.engine, cause=cause, family=family, severity="page" if page else "ticket",
+            restart_advised=restart, summary=summary, evidence_for=evidence_for, evidence_against=evidence_against,
+            present=not alarm.over, since_seconds=alarm.lasted_s(at_s), measure=measure,
+        )  # fmt: skip

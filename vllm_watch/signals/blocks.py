@@ -63,6 +63,7 @@ class Block:
     first_token_seconds: float | None = None  # times to first token of those prompts, sum
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
+    deferred: float | None = None  # at its end: requests that wait, and not for capacity
     awaiting_kv: float = 0.0  # at its end: requests that wait for KV from elsewhere, and hold pages
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
     drafting: bool = False  # were tokens drafted for speculative decoding?
@@ -165,6 +166,7 @@ class Blocks:
             first_token_seconds=_sum_grown(a.ttft, b.ttft),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
+            deferred=(b.requests_waiting_by_reason or {}).get("deferred"),
             awaiting_kv=requests_awaiting_kv(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
