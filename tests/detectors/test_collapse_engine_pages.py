@@ -1,5 +1,7 @@
 """What is said of an engine that lacks KV pages: why, how urgent it is, whether to restart it, and in which words."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.scripted_past import (
@@ -21,9 +23,15 @@ from vllm_watch.samples.engine import EngineSample
 
 THRASH = HELD | {"finished_tokens": 6000.0, "preempted": 5.0}
 
+AWAITED = {"awaiting_kv": 20.0}  # requests of 400 tokens in a cache of 16,000
+
 PAGES = {  # load, seconds of it → cause, severity, restart
     "lost at once": (LOST, 5, "kv_pinning", "page", False),
     "lost for a while": (LOST, 15, "kv_pinning", "page", True),
+    "held by requests that wait for KV from another server": (LOST | AWAITED, 60, "peer_wait", "ticket", False),
+    "... whose tokens are not counted": (LOST | AWAITED | {"tokens_in_flight": None}, 240, "peer_wait", "ticket", False),
+    "... and more and more wait": (LOST | AWAITED | {"waiting": 500.0}, 60, "peer_wait", "ticket", False),
+    "lost, and a few wait for KV": (LOST | {"awaiting_kv": 1.0}, 15, "kv_pinning", "page", False),
     "lost, and long prompts were computed": (LOST | {"long_prompts": True}, 15, "kv_pinning", "page", True),
     "held by few": (HELD, 60, "kv_pinning", "page", False),
     "a part is lost": (HELD | {"tokens_in_flight": 9600.0}, 60, "kv_pinning", "page", False),
@@ -42,6 +50,46 @@ def test_how_urgent_lost_pages_are(load, seconds, cause, severity, restart):
     verdict = well().see(seconds, **load)
     assert said(verdict) == ("firing", cause, severity, restart)
     assert verdict.since_seconds == seconds
+
+
+IDLE = {
+    "running": 0.0,
+    "running_min": 0.0,
+    "generated": 0.0,
+    "steps": 0.0,
+    "finished": 0.0,
+    "tokens_in_flight": 0.0,
+}
+
+
+def test_pages_that_an_idle_engine_holds_are_lost():
+    """A ticket, which stays while requests come again; a page with advice once others starve."""
+    judged = well()
+    assert judged.see(60, **IDLE, kv_usage=0.1, kv_usage_end=0.1).state == "clear"
+    judged.see(60)
+    assert judged.see(10, **IDLE, kv_usage=0.4, kv_usage_end=0.4).state == "clear"
+    leak = judged.see(5, **IDLE, kv_usage=0.4, kv_usage_end=0.4)
+    assert said(leak) == ("firing", "kv_leak", "ticket", False)
+    assert said(judged.see(60, kv_usage=0.7, kv_usage_end=0.7)) == said(leak)
+    assert judged.see(60, **LOST).severity == "page"
+
+
+def test_finished_requests_may_keep_their_pages_for_another_server():
+    """A prefill server holds them until they are fetched: they are not lost."""
+    judged = well()
+    judged.sample = replace(judged.sample, kv_transfers={})
+    judged.see(5)
+    assert judged.see(60, **IDLE, kv_usage=0.4, kv_usage_end=0.4).state == "clear"
+
+
+def test_waiting_for_a_peer_pages_when_the_queue_has_doubled():
+    """Users are hit. A restart is never advised, nor once the KV comes again."""
+    judged = well()
+    judged.see(60, **LOST | AWAITED)
+    verdict = judged.see(60, **LOST | AWAITED | {"waiting": 500.0})
+    assert said(verdict) == ("firing", "peer_wait", "page", False)
+    assert evidence(verdict, "requests_awaiting_kv").value == 20.0
+    assert not judged.see(10, **HELD).restart_advised
 
 
 def test_a_bunch_of_long_prompts_is_given_time_once():

@@ -175,7 +175,7 @@ def test_a_queue_that_shrinks_too_slowly_stands(less_a_second, first):
 def test_what_a_finding_says():
     """How long the queue has held, and how much work it is."""
     seconds, verdict = calm().part(60, **FULL, waiting=3000.0).first
-    (queue,) = verdict.evidence_for
+    queue, _used = verdict.evidence_for
     assert (seconds, verdict.since_seconds) == (
         25.0,
         20.0,

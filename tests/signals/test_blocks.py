@@ -6,6 +6,7 @@ import pytest
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.signals.blocks import NEEDED, Blocks
+from vllm_watch.signals.state import requests_awaiting_kv
 
 FIRST = EngineSample(
     engine="0", requests_running=4.0, requests_waiting=0.0, kv_cache_usage=0.2, preemptions=1.0,
@@ -166,3 +167,22 @@ def test_no_block_across_what_is_not_comparable():
     blocks = Blocks()
     blocks.add(0.0, FIRST, anew=False)
     assert blocks.add(5.0, LATER, anew=True) is None
+
+
+WAITS = {"requests_waiting": 9.0, "requests_waiting_by_reason": {"capacity": 5.0, "deferred": 4.0}}
+
+
+@pytest.mark.parametrize(
+    ("says", "awaiting"),
+    [
+        (WAITS, 0.0),
+        (WAITS | {"external_prefix_cache_queries": 0.0}, 0.0),
+        (WAITS | {"external_prefix_cache_queries": 7.0}, 4.0),
+        (WAITS | {"kv_transfers": {}}, 4.0),
+        (WAITS | {"kv_failures": {}, "requests_waiting_by_reason": None}, 9.0),
+        (WAITS | {"num_requests_kv_fetch_by_stage": {"waiting": 2.0, "loading": 1.0}}, 3.0),
+    ],
+)
+def test_requests_that_wait_for_kv_from_elsewhere(says, awaiting):
+    """Where a connector is at work; before vLLM 0.20 any that waits may be one."""
+    assert requests_awaiting_kv(EngineSample(engine="0", **says)) == awaiting

@@ -18,12 +18,12 @@ class Books:
         self.capacity = capacity
         self.interval = interval
 
-    def see(self, usage, tokens, *, well=False):
+    def see(self, usage, tokens, *, well=False, running=10.0):
         self.at_s += self.interval
         block = Block(
             at_s=self.at_s, seconds=self.interval, steps=100.0, step_seconds=0.05,
-            tokens_per_step=10.0, kv_usage=usage, running=10.0, waiting=0.0, waiting_min=0.0, running_min=10.0,
-            generated=200.0, prompted=0.0, finished=1.0, finished_tokens=100.0, preempted=0.0,
+            tokens_per_step=10.0, kv_usage=usage, running=running, waiting=0.0, waiting_min=0.0, running_min=running,
+            generated=20.0 * running, prompted=0.0, finished=1.0, finished_tokens=100.0, preempted=0.0,
             kv_usage_end=usage, tokens_in_flight=None if tokens is None else ZERO + tokens,
         )  # fmt: skip
         self.pages.note(block, self.capacity, well=well)
@@ -77,6 +77,37 @@ def test_how_long_it_took(usages, low, high):
     for usage in usages:
         books.see(usage, 3000.0, well=usage < 0.9)
     assert low <= books.see(0.99, 3000.0).pages.rise_seconds() <= high
+
+
+def leaking(days, *, nights=True):
+    """Pages leak with every request; each night nobody asks anything for an hour."""
+    books = Books(interval=60.0)
+    for minute in range(int(days * 1440)):
+        lost = 0.6 * minute / (days * 1440)
+        if nights and minute % 1440 < 60:
+            books.see(lost, 0.0, well=True, running=0.0)
+        else:
+            tokens = 3000.0 + 300.0 * (minute % 5 - 2)
+            books.see(lost + tokens / CAPACITY, tokens, well=True)
+    return books
+
+
+def test_pages_that_leak_over_days():
+    """What the last hours knew as well is no norm: an idle engine holds no page."""
+    books = leaking(3.0)
+    assert books.pages.idle_lost == pytest.approx(0.41, abs=0.02)
+    assert books.see(0.98, 3500.0).pages.unheld() == pytest.approx(0.63, abs=0.03)
+    assert books.pages.rise_seconds() > 3600.0
+    assert leaking(3.0, nights=False).see(0.98, 3500.0).pages.unheld() < 0.2  # nothing shows it
+
+
+def test_an_idle_engine_that_has_lost_nothing():
+    """Pages of the last requests are free after some seconds, and a look at an idle moment is no idle time."""
+    books = Books().healthy().see(0.3, 0.0, running=0.0).see(0.3, 0.0, running=0.0)
+    assert books.pages.idle_lost == 0.0
+    books.see(0.0, 0.0, running=0.0)
+    assert books.pages.idle_lost == 0.0
+    assert books.healthy().see(0.9, 9000.0).pages.unheld() == pytest.approx(0.0, abs=0.02)
 
 
 def test_nothing_is_said_without_books():

@@ -3,7 +3,8 @@
 Starved of KV pages:
 preemption_thrash: the requests themselves became long (finished ones are several times their old
 length) and push each other out; kv_leak: usage that no running request explains grew over minutes;
-kv_pinning: it was there within a moment, held by a few requests, or by none.
+kv_pinning: it was there within a moment, held by a few requests, or by none; peer_wait: requests hold
+pages while they wait for their KV from another server.
 Slow steps: see collapse_gpus.py and collapse_host.py; else it is the engine itself.
 """
 
@@ -14,10 +15,13 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
+from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.support.counts import requests
 from vllm_watch.support.durations import in_words
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
+PEER_WAIT = "peer_wait"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
 SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
@@ -43,6 +47,9 @@ NEEDS = Needs(
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
 """What a bunch of long prompts looks like while it takes the pages of others."""
+
+OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
+"""What lies in the requests or in another server: a page only when more and more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 """Causes that are said for want of a better one, and may sharpen while the alarm holds."""
@@ -149,6 +156,8 @@ class Starvation:
     late_length_ratio: float | None  # of requests that finished once those from before were through
     unexplained: float | None  # share of the cache beyond what so many requests held when fresh
     rise_seconds: float | None  # in which that came
+    awaiting: float = 0.0  # requests that wait for KV from elsewhere
+    awaited: float = 0.0  # share of the cache that they hold, at most
     unheld: float | None  # share of the cache for which no request in flight accounts
     unheld_rise_seconds: float | None  # in which that came
     unheld_surely: bool  # for so long that no prompt under way can be it
@@ -156,6 +165,8 @@ class Starvation:
 
 def of_starvation(facts: Starvation) -> Cause:
     """Why pages lack."""
+    if facts.awaited and facts.awaited >= UNREAD_SHARE * facts.usage:
+        return waits_for_peer(facts.awaiting, facts.usage)
     length, preempted = facts.length_ratio, facts.preempted_share
     lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage
     if (
@@ -170,6 +181,26 @@ def of_starvation(facts: Starvation) -> Cause:
     if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
         return _leak(facts, facts.unheld, rise)
     return _lost(facts.unheld) if lost else _held_by_few(facts, facts.unheld)
+
+
+def awaited_share(
+    block: Block, capacity_tokens: float | None, request_tokens: float | None
+) -> float:
+    """Return the share of the cache that requests which wait for KV hold at most: they may be long ones.
+
+    `request_tokens`: of a request when fresh. What is not known is all of it: pages that are held are no leak.
+    """
+    if not block.awaiting_kv:
+        return 0.0
+    if not capacity_tokens or not request_tokens:
+        return 1.0
+    return min(1.0, block.awaiting_kv * LONG_REQUESTS * request_tokens / capacity_tokens)
+
+
+def waits_for_peer(awaiting: float, usage: float) -> Cause:
+    """Requests hold pages until their KV comes."""
+    text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
+    return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
@@ -199,6 +230,13 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
     return Cause(UNKNOWN, found, (_PREFILLING,))
+
+
+def lost_at_idle(share: float) -> Cause:
+    """... or so slowly that only an idle engine shows it."""
+    text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
+    found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
+    return Cause(KV_LEAK, (found,))
 
 
 def _lost(share: float) -> Cause:

@@ -19,6 +19,7 @@ from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
+from vllm_watch.signals.state import is_connected
 from vllm_watch.support.counts import requests
 
 KIND = "throughput_collapse"
@@ -46,6 +47,9 @@ class EngineJudge:
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
+        self._connected = (
+            False  # may finished requests keep their pages until another server has them?
+        )
         self._queue_grew = False
         self._asked_for = False  # do long prompts take the pages that others lack?
         self._starved_seconds = 0.0  # while this alarm lasts
@@ -62,6 +66,7 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
+        self._awaited = 0.0  # share of the cache that requests which wait for KV hold
         self._long_prompts = LongPrompts()
         self._finished = Finished()
         self._finished_late = Finished()  # once those from before were through
@@ -83,6 +88,7 @@ class EngineJudge:
         if self.baseline.throughput is not self._past:
             self._begin()
         self._server_start = look.sample.process_start_time
+        self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
@@ -192,7 +198,8 @@ class EngineJudge:
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
         starving = starved > 0.0
-        self._pages.note(block, capacity_tokens, well=not starving)
+        self._awaited = causes.awaited_share(block, capacity_tokens, self._past.request_tokens())
+        self._pages.note(block, capacity_tokens, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
@@ -238,6 +245,12 @@ class EngineJudge:
         lasting = self._bar.lasting.found(self._bar.wander)
         if lasting is not None:
             return self._lasting(comparison, lasting)
+        if self._pages.idle_lost >= causes.LEAK_SHARE_MIN and not self._connected:
+            leak = causes.lost_at_idle(self._pages.idle_lost)
+            return self._verdict(
+                causes.CACHE, leak.name, f"Engine {self.engine}: {leak.evidence_for[0].text}", leak.evidence_for, (),
+                page=False, restart=False, at_s=comparison.block.at_s, measure=self._pages.idle_lost,
+            )  # fmt: skip
         stuck = self._stuck.found()
         if stuck is not None:
             return Verdict(
@@ -298,7 +311,7 @@ class EngineJudge:
         long = self._asked_for or block.long_prompts or causes.is_asked_for(facts)
         self._asked_for = long and not most
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
-        self._restart = self._restart or (most and self._unread.surely)
+        self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
@@ -333,7 +346,7 @@ class EngineJudge:
             and self._starved_seconds < PASSES_SECONDS
         ):
             return False
-        return cause.name != causes.PREEMPTION_THRASH or self._queue_grew
+        return cause.name not in causes.OF_OTHERS or self._queue_grew
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
@@ -365,36 +378,20 @@ class EngineJudge:
             preempting=self._finished.preempting,
             unexplained=self._unexplained(comparison),
             rise_seconds=self._rise_seconds,
+            awaiting=block.awaiting_kv,
+            awaited=self._awaited,
             unheld=self._pages.unheld(),
             unheld_rise_seconds=self._unheld_rise_seconds,
             unheld_surely=self._unread.surely,
         )
 
     def _verdict(
-        self,
-        family: str,
-        cause: str,
-        summary: str,
-        evidence_for: tuple[Evidence, ...],
-        evidence_against: tuple[Evidence, ...],
-        *,
-        page: bool,
-        restart: bool,
-        at_s: float,
-        measure: float,
-    ) -> Verdict:
+        self, family: str, cause: str, summary: str, evidence_for: tuple[Evidence, ...], evidence_against: tuple[Evidence, ...],
+        *, page: bool, restart: bool, at_s: float, measure: float,
+    ) -> Verdict:  # fmt: skip
+        alarm = self._alarms[family]
         return Verdict(
-            state=FIRING,
-            kind=KIND,
-            engine=self.engine,
-            cause=cause,
-            family=family,
-            severity="page" if page else "ticket",
-            restart_advised=restart,
-            summary=summary,
-            evidence_for=evidence_for,
-            evidence_against=evidence_against,
-            present=not self._alarms[family].over,
-            since_seconds=self._alarms[family].lasted_s(at_s),
-            measure=measure,
-        )
+            state=FIRING, kind=KIND, engine=self.engine, cause=cause, family=family, severity="page" if page else "ticket",
+            restart_advised=restart, summary=summary, evidence_for=evidence_for, evidence_against=evidence_against,
+            present=not alarm.over, since_seconds=alarm.lasted_s(at_s), measure=measure,
+        )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_earlier import Earlier
 from vllm_watch.detectors.down_health import Health
+from vllm_watch.detectors.down_share import Share
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
@@ -48,6 +49,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
         "lives": list(of["_lives"]),
         "demand": of["_demand"].export_state(),
         "loading": of["_loading"].export_state(),
+        "share": of["_share"].export_state(),
         "run": None if run is None else asdict(run),
         "earlier": asdict(of["_earlier"]),
         "away_s": of["_away_s"],
@@ -66,6 +68,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
         "_health": Health(failed_s=stored.number_or_none(state["dead_s"])),
         "_lives": deque(stored.numbers(state["lives"]), maxlen=LIVES_KEPT),
         "_run": run,
+        "_share": Share.restored(state.get("share")),
         "_demand": demand,
         "_loading": Loading.restored(stored.mapping(state["loading"])),
     }

@@ -25,6 +25,7 @@ from vllm_watch.detectors.down_memory import (
     SILENCES_KEPT,
 )
 from vllm_watch.detectors.down_settings import Settings
+from vllm_watch.detectors.down_share import Share
 from vllm_watch.detectors.down_verdicts import KIND, unknown
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
@@ -59,6 +60,7 @@ class Detector:
         self._loading = Loading()
         self._busy = False
         self._health = Health()
+        self._share = Share()
         self._crashed = False  # was the present run called a crash?
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
@@ -80,17 +82,21 @@ class Detector:
         self._gpus.look(view)
         self._health.look(view)
         self._loading.look(view.at_s, view.observation)
+        self._share.look(view, self._demand.waiting)
+        return (self._share.judge(self._judge(view), view.at_s),)
+
+    def _judge(self, view: View) -> Verdict:
         observation = view.observation
         if observation.reading is not None or down_witnesses.healthy(observation.health):
-            return (self._answered(view, observation.reading),)
+            return self._answered(view, observation.reading)
         if observation.scrape.outcome == "watcher":
-            return (unknown(f"{observation.scrape.error}"),)
+            return unknown(f"{observation.scrape.error}")
         if self._run is None:
             self._demand.missed(view)
         looks = self._settings.dead_looks
         if self._health.failed_looks >= looks and not down_witnesses.turned_away(observation):
-            return (self._unhealthy(view),)
-        return (self._unanswered(view, observation.scrape),)
+            return self._unhealthy(view)
+        return self._unanswered(view, observation.scrape)
 
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
         run = self._run

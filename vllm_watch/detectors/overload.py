@@ -1,18 +1,23 @@
-"""More work than the engine can do at its usual throughput: the engine is healthy, there is too much to do.
+"""A queue that stands: more work than the engine can do, or requests that something else than capacity holds up.
 
 Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no incident, one that holds is.
 Runbook: docs/detectors/overload.md
 """
 
+from collections import deque
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vllm_watch.detectors import overload_causes
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.collapse_causes import Cause, awaited_share
+from vllm_watch.detectors.finished import Finished
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
-from vllm_watch.signals import stored
-from vllm_watch.signals.blocks import Block, Blocks
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import capacity, stored
+from vllm_watch.signals.blocks import Block, Blocks, began_anew
 from vllm_watch.signals.throughput import Mean
 from vllm_watch.support.counts import requests
 
@@ -42,6 +47,17 @@ DRAIN_SHARE = 0.3
 """It is over when the queue would be worked off in this share of the delay that began it."""
 
 
+DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
+"""So many requests are deferred at every scrape for so long, and four times as many as usual: a grammar compiles in
+seconds, and vLLM's own clients give up within two minutes."""
+
+DEFERRED_KNOWN_SECONDS = 600.0
+"""How many are usual is known after so long."""
+
+PAUSED_SECONDS = 600.0
+"""Weights are updated within minutes (stall_settings.operation_seconds)."""
+
+
 class Settings(BaseModel):
     """When a queue is too long."""
 
@@ -56,6 +72,9 @@ class Settings(BaseModel):
     could act."""
 
 
+_KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
+
+
 class EngineJudge:
     """Follows one engine's queue."""
 
@@ -63,6 +82,15 @@ class EngineJudge:
         self.engine = engine
         self._settings = settings
         self._blocks = Blocks()
+        self._last: EngineSample | None = None
+        self._running_peak = self._step_tokens_peak = 0.0  # of this process
+        self._cache_tokens: float | None = None
+        self._former_tokens: float | None = None  # of the process before
+        self._lately = Finished()
+        self._tokens = Mean(USUAL_SECONDS)  # of a request that finished
+        self._deferred: deque[tuple[float, float]] = deque()  # over DEFERRED_SECONDS
+        self._deferred_usual = Mean(USUAL_SECONDS)
+        self._paused_s: float | None = None  # since then
         self._finished = Mean(RATE_SECONDS)
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
@@ -73,11 +101,68 @@ class EngineJudge:
     def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
         if not look.known:
-            self._since_s = None
+            self._since_s = self._paused_s = None
+            self._deferred.clear()
+        self._follow(look)
+        held_up = self._paused(look)
+        if held_up is not None:
+            self.verdict = held_up
+            return held_up
         block = self._blocks.add(look.at_s, look.sample, anew=not look.known)
         if block is not None:
+            self._learn(block)
             self.verdict = self._judge(block)
         return self.verdict
+
+    def _follow(self, look: EngineLook) -> None:
+        """Take a look in: which process is it, and how large is its cache?"""
+        sample, last = look.sample, self._last
+        if last is not None and began_anew(last, sample):
+            self._running_peak = self._step_tokens_peak = 0.0
+            same = last.model_name == sample.model_name
+            self._former_tokens, self._cache_tokens = self._cache_tokens if same else None, None
+        tokens = capacity.kv_cache_tokens(sample.cache_config_info, look.engines)
+        self._last, self._cache_tokens = sample, tokens or self._cache_tokens
+
+    def _paused(self, look: EngineLook) -> Verdict | None:
+        """Nobody ends a pause, and requests wait for its end."""
+        count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
+        if not look.paused or not count:
+            self._paused_s = None
+            return None
+        if self._paused_s is None:
+            self._paused_s = look.at_s
+        seconds = look.at_s - self._paused_s
+        if seconds < PAUSED_SECONDS:
+            return None
+        cause = overload_causes.paused(seconds, count)
+        return self._verdict(cause, cause.evidence_for[0].text, seconds, seconds)
+
+    def _learn(self, block: Block) -> None:
+        self._running_peak = max(self._running_peak, block.running)
+        self._step_tokens_peak = max(self._step_tokens_peak, block.tokens_per_step or 0.0)
+        self._lately.add(block)
+        if block.finished and block.finished_tokens is not None:
+            self._tokens.add(block.finished_tokens / block.finished, block.seconds)
+        if block.deferred is None or block.awaiting_kv:
+            self._deferred.clear()
+            return
+        self._deferred.append((block.at_s, block.deferred))
+        while self._deferred[0][0] <= block.at_s - DEFERRED_SECONDS - block.seconds:
+            self._deferred.popleft()
+        if self._stuck() is None:
+            self._deferred_usual.add(block.deferred, block.seconds)
+
+    def _stuck(self) -> float | None:
+        """Return how many requests have been deferred for long; None: no more than usual."""
+        usual = self._deferred_usual
+        if (
+            usual.weight < DEFERRED_KNOWN_SECONDS
+            or self._deferred[-1][0] - self._deferred[0][0] < DEFERRED_SECONDS
+        ):
+            return None
+        floor = min(count for _, count in self._deferred)
+        return floor if floor >= max(DEFERRED_MIN, DEFERRED_TIMES * usual.value) else None
 
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and the queue that is followed, as plain values."""
@@ -87,6 +172,7 @@ class EngineJudge:
             "since_s": self._since_s,
             "since_waiting": self._since_waiting,
             "firing": self.verdict.state == FIRING,
+            **{name: getattr(self, "_" + name) for name in _KEPT},
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
@@ -95,6 +181,12 @@ class EngineJudge:
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
         self._since_waiting = stored.number(state["since_waiting"])
+        for name in _KEPT:
+            setattr(
+                self,
+                "_" + name,
+                stored.number_or_none(state.get(name)) or getattr(self, "_" + name),
+            )
         if away_seconds <= FOLLOWED_SECONDS:
             self._since_s = since_s
             self._fired = firing
@@ -107,6 +199,10 @@ class EngineJudge:
             # Nobody is served: whatever this queue is, more replicas are not what it lacks.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        stuck = self._stuck() if self._deferred else None
+        if stuck is not None:
+            cause = overload_causes.deferred(stuck)
+            return self._verdict(cause, cause.evidence_for[0].text, DEFERRED_SECONDS, stuck)
         firing = self.verdict.state == FIRING or self._fired
         self._fired = False
         limit = self._settings.delay_seconds * (DRAIN_SHARE if firing else 1.0)
@@ -149,16 +245,33 @@ class EngineJudge:
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )
+        cause = overload_causes.of_queue(self._queue(block))
+        return self._verdict(cause, text, held_s, delay, queue)
+
+    def _queue(self, block: Block) -> overload_causes.Queue:
+        usual, lately = self._tokens.value or None, self._lately.tokens()
+        return overload_causes.Queue(
+            waiting=block.waiting, running=block.running, running_peak=self._running_peak, usage=block.kv_usage or 0.0,
+            step_tokens=block.tokens_per_step, step_tokens_peak=self._step_tokens_peak, deferred=block.deferred,
+            awaiting=block.awaiting_kv, awaited=awaited_share(block, self._cache_tokens, usual),
+            cache_ratio=self._cache_tokens / self._former_tokens if self._cache_tokens and self._former_tokens else None,
+            length_ratio=lately / usual if lately and usual else None,
+        )  # fmt: skip
+
+    def _verdict(
+        self, cause: Cause, text: str, lasted_s: float, measure: float, *queue: Evidence
+    ) -> Verdict:
         return Verdict(
             state=FIRING,
             kind=KIND,
             engine=self.engine,
-            cause="demand",
+            cause=cause.name,
             severity="ticket",
             summary=f"Engine {self.engine}: {text}",
-            since_seconds=max(0.0, held_s),
-            measure=delay,
-            evidence_for=(queue,),
+            since_seconds=max(0.0, lasted_s),
+            measure=measure,
+            evidence_for=(*queue, *cause.evidence_for),
+            evidence_against=cause.evidence_against,
         )
 
 

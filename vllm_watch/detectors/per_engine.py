@@ -22,6 +22,7 @@ class EngineLook:
     sample: EngineSample
     gpus: Sequence[GpuSample] | None  # the server's, as far as they are seen
     engines: int  # of the server that answered
+    paused: bool | None = None  # through /pause, by somebody's wish
     cpu: EngineCpu | None = None  # how long it waited for one; None: its processes are not seen
 
 
@@ -123,6 +124,7 @@ class PerEngine(Generic[J]):
                 sample=sample,
                 gpus=view.gpus,
                 engines=len(reading.engines),
+                paused=reading.server.paused,
                 cpu=cpu.get(sample.engine),
             )
             verdicts.append(judge.update(look))

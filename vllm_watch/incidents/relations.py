@@ -31,6 +31,7 @@ _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_colla
 
 WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
+    ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
 """Kinds and causes whose cause is an incident of a peer, where that is known (`targets[].peers`, `targets[].gang`)."""
 

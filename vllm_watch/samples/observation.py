@@ -29,6 +29,9 @@ class Call:
     status: int | None = None  # HTTP status, where an answer came
     error: str | None = None  # in words, where the outcome is not "ok"
     latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+    kept: bool = (
+        False  # made on a connection that answered before: by the same process of the server
+    )
 
     @property
     def scaling(self) -> bool:

@@ -11,6 +11,7 @@ from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
 from vllm_watch.signals.long_prompts import LongPrompts
+from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
 """A block lasts at least two looks at one a second: prompt tokens are counted when a prefill ends."""
@@ -62,6 +63,8 @@ class Block:
     first_token_seconds: float | None = None  # times to first token of those prompts, sum
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
+    deferred: float | None = None  # at its end: requests that wait, and not for capacity
+    awaiting_kv: float = 0.0  # at its end: requests that wait for KV from elsewhere, and hold pages
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
     drafting: bool = False  # were tokens drafted for speculative decoding?
     adapters: int = 0  # LoRA adapters of running requests, the most at one look
@@ -163,6 +166,8 @@ class Blocks:
             first_token_seconds=_sum_grown(a.ttft, b.ttft),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
+            deferred=(b.requests_waiting_by_reason or {}).get("deferred"),
+            awaiting_kv=requests_awaiting_kv(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
             adapters=self._adapters,

@@ -3,13 +3,14 @@
 Tokens that came in (prompts and outputs) less those of requests that finished are the tokens in flight, and
 each of them needs its place in the cache. When usage grows and tokens in flight do not, pages are held by
 nobody; when both grow, somebody runs who holds them. Only changes are looked at: requests that are aborted
-are never booked out, and shared prefixes are booked twice, so that the level itself says little.
+are never booked out, and shared prefixes are booked twice, so that the level itself says little. But while nothing runs
+or waits no page is held: what is in use then is lost, for certain, and however slowly it came.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
 
 from collections import deque
 from collections.abc import Iterator
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, NamedTuple
 
 from vllm_watch.signals import stored
@@ -35,6 +36,9 @@ WELL_ENTRIES_MIN = 3
 ZERO_SHARE = 0.1
 """What is unheld when all is healthy is the lowest tenth of the last hour: a leak's beginning, without the odd one."""
 
+IDLE_SECONDS = 15.0
+"""An engine that has been idle for so long has freed the pages of its last requests."""
+
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of what is unheld now."""
 
@@ -57,6 +61,10 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
+        self._awaited = 0.0  # share of the cache
+        self._idle_tokens: float | None = None  # the counters' zero: while nothing ran or waited
+        self._idle = [0.0, 1.0]  # for so long now; share of the cache in use meanwhile, at least
+        self.idle_lost = 0.0  # ... when it was idle last
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
@@ -68,8 +76,12 @@ class Pages:
             tuple[float, float], ...
         ] = ()  # (share of the cache a token takes, zero)
 
-    def note(self, block: Block, capacity_tokens: float | None, *, well: bool) -> None:
-        """Take a block in. `well`: nothing hints at trouble."""
+    def note(
+        self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
+    ) -> None:
+        """Take a block in. `well`: nothing hints at trouble; `awaited`: share that requests which wait for KV hold."""
+        self._awaited = awaited
+        self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
             return
         self._capacity = capacity_tokens
@@ -88,9 +100,19 @@ class Pages:
         if last is None or entry.at_s - last[0] >= COARSE_GRAIN_SECONDS:
             self._coarse.append(entry)
 
+    def _note_idle(self, block: Block) -> None:
+        if block.running or block.waiting or block.generated or block.kv_usage_end is None:
+            self._idle = [0.0, 1.0]
+            return
+        self._idle = [self._idle[0] + block.seconds, min(self._idle[1], block.kv_usage_end)]
+        if self._idle[0] >= IDLE_SECONDS:
+            self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
+
     def export_state(self) -> dict[str, Any]:
         """Return the books as plain values."""
         return {
+            "idle_tokens": self._idle_tokens,
+            "idle_lost": self.idle_lost,
             "capacity": self._capacity,
             "history": [list(entry) for entry in _rows(self._history)],
             "coarse": [list(entry) for entry in _rows(self._coarse)],
@@ -111,6 +133,8 @@ class Pages:
         )  # since 0.2
         recent = [_entry(each) for each in state["recent"]]
         zeros = [stored.numbers(each, 2) for each in state["zeros"]]
+        self._idle_tokens = stored.number_or_none(state.get("idle_tokens"))
+        self.idle_lost = stored.number(state.get("idle_lost", 0.0))
         self._capacity, self._moves = capacity, moves
         for entry in history[-ENTRIES:]:
             self._history.append(entry)
@@ -120,17 +144,18 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share of the cache in use now, beyond what was when all was well, for which nobody who runs accounts.
+        """Share of the cache in use now, beyond what was when all was well, for which no request accounts.
 
         None while that is not known. The least of what the two ideas of a token's share say.
         """
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
-        return min(_level(self._recent[-1], share) - zero for share, zero in zeros)
+        return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """How long it took to come from a quarter to three quarters of what is unheld now; None: not known."""
+        """How long it took to come from a quarter to three quarters of what is unheld now; at least, if that was
+        before all that is kept. None: not known."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
@@ -147,7 +172,7 @@ class Pages:
             if not limits:
                 return times[0] - times[1]
             later = entry.at_s, level
-        return None
+        return entries[-1].at_s - entries[0].at_s
 
     def _entries(self) -> Iterator[Entry]:
         fine = list(_rows(self._history))
@@ -165,8 +190,18 @@ class Pages:
             shares.append(1.0 / self._capacity)
         if self._moves[0] > 0.0 and self._moves[1] > 0.0:
             shares.append(sqrt(self._moves[0] / self._moves[1]))
-        self._zeros = tuple((share, _low(well, share)) for share in shares)
+        self._zeros = tuple(
+            (share, min(_low(well, share), self._idle_zero(share))) for share in shares
+        )
         return self._zeros
+
+    def _idle_zero(self, share: float) -> float:
+        """Return the level at which no page is lost, if an idle engine told."""
+        return (
+            inf
+            if None in (self._capacity, self._idle_tokens)
+            else -share * (self._idle_tokens or 0.0)
+        )
 
 
 def _rows(history: RingBuffer) -> Iterator[Entry]:

@@ -106,12 +106,23 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
     """
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
+    stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
+    return (stages, reasons) != (None, None) and requests_awaiting_kv(sample) > 0
+
+
+def requests_awaiting_kv(sample: EngineSample) -> float:
+    """Return how many requests wait for KV from elsewhere, and hold their pages meanwhile; at most, before vLLM 0.20."""
     if sample.num_requests_kv_fetch_by_stage is not None:
-        return sum(sample.num_requests_kv_fetch_by_stage.values()) > 0
-    connected = bool(_kv_families(sample)) or bool(sample.external_prefix_cache_queries)
-    return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
+        return sum(sample.num_requests_kv_fetch_by_stage.values())
+    if not is_connected(sample):
+        return 0.0
+    reasons = sample.requests_waiting_by_reason
+    return (sample.requests_waiting or 0.0) if reasons is None else reasons.get("deferred", 0.0)
 
 
+def is_connected(sample: EngineSample) -> bool:
+    """Return True if a KV connector is at work."""
+    return bool(_kv_families(sample)) or bool(sample.external_prefix_cache_queries)
 
 
 def _kv_families(sample: EngineSample) -> set[str]:

@@ -84,7 +84,7 @@ async def post(
 def _answer(reply: Reply, url: str, began_s: float) -> Answer:
     arrived_s = reply.arrived_monotonic_s or time.monotonic()
     error = reply.error and reply.error[:_ERROR_CHARS_MAX]
-    call = Call(outcome=reply.outcome, status=reply.status, error=error, latency_s=arrived_s - began_s - reply.waited_s)  # fmt: skip
+    call = Call(outcome=reply.outcome, status=reply.status, error=error, latency_s=arrived_s - began_s - reply.waited_s, kept=reply.kept)  # fmt: skip
     content_type = reply.headers.get("content-type", "")
     return Answer(call, reply.body, content_type, url, reply.headers, arrived_s)
 

@@ -40,6 +40,7 @@ class Reply(NamedTuple):
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # when its last byte came, maybe long before anyone looks
     late_s: float = 0.0  # how much later than due our own clock ended it
+    kept: bool = False  # on a connection that answered before
     waited_s: float = 0.0  # for our own turn to connect: no part of the server's time
 
 
@@ -52,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._made_s = self._loop.time()
         self._room = room
         self._tell_lost = lost
         self._transport: asyncio.Transport | None = None
@@ -71,6 +73,10 @@ class Connection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Is there still somebody at the other end, as far as we have heard?"""
         return self._transport is not None and not self._transport.is_closing()
+
+    def is_fresh(self, seconds: float) -> bool:
+        """Return True if it was made less than so long ago."""
+        return self._loop.time() - self._made_s < seconds
 
     async def exchange(self, request: bytes, wanted: Wanted) -> Reply:
         """Ask, and wait for the answer."""

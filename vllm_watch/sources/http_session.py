@@ -25,6 +25,9 @@ from vllm_watch.support import descriptors
 IDLE_SECONDS = 75.0
 """A connection that was not used for so long is closed: nobody asks this server any more."""
 
+KEPT_SECONDS = 5.0
+"""An older connection is not used again: it leads to one process of a server for ever, while others may hang."""
+
 HEAD_START_SECONDS = 0.25
 """So long an address has before the next is tried beside it (RFC 8305, 8)."""
 
@@ -117,7 +120,7 @@ class Session:
         if method == "GET" and (kept := self._kept(to)) is not None:
             reply = await self._exchange(to, kept, question, wanted)
             if reply.outcome != "disconnected" or kept.begun:
-                return reply
+                return reply._replace(kept=True)
         asked_s = loop.time()
         seat = await self._seat(bounds.seconds)
         if seat is None:
@@ -137,7 +140,7 @@ class Session:
         reply = await connection.exchange(question, wanted)
         if self._waiting:  # one that is kept idle keeps another from asking
             connection.abort()
-        elif connection.reusable and not self._closed:
+        elif connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS):
             connection.stay(IDLE_SECONDS)
             self._idle.setdefault(to, []).append(connection)
         return reply

@@ -125,7 +125,8 @@ def _scrape(said: dict[str, Any], metrics: str | None) -> Call:
         fine = error is None and (metrics is not None or ok is True)
         outcome = _outcome(fine, status, error)
     latency_s = _typed(said, "latency_s", (int, float)) or 0.0
-    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s)
+    kept = bool(_typed(said, "kept", bool))
+    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
 def _outcome(fine: bool, status: int | None, error: str | None) -> str:
@@ -149,7 +150,8 @@ def _health(said: dict[str, Any]) -> Call | None:
     if outcome not in OUTCOMES:
         outcome = _outcome(status is not None and error is None, status, error)
     latency_s = _typed(said, "health_latency_s", (int, float)) or 0.0
-    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s)
+    kept = bool(_typed(said, "health_kept", bool))
+    return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
 def _process(said: dict[str, Any]) -> ProcessState | None:
@@ -206,6 +208,11 @@ def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> b
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
 
 
+def _kept(**calls: Call | None) -> dict[str, bool]:
+    """Return those made on a connection that had answered before."""
+    return {key: True for key, call in calls.items() if call is not None and call.kept}
+
+
 def remainder(observation: Observation) -> str:
     """Write all but time, target, metrics text and GPUs, as the inside of a JSON object."""
     scrape, health = observation.scrape, observation.health
@@ -216,6 +223,7 @@ def remainder(observation: Observation) -> str:
         "latency_s": scrape.latency_s,
         "outcome": scrape.outcome,
         "health": health and health.status,
+        **_kept(kept=scrape, health_kept=health),
     }
     if health is not None:
         told["health_outcome"], told["health_latency_s"] = health.outcome, health.latency_s

@@ -18,6 +18,8 @@ ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises i
 """... where it is no use if the first step was."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
+LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
+WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
 """Nothing to paste: of several servers on a host a person must choose, and would take the first for the right one."""
 

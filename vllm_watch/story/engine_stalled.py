@@ -1,6 +1,6 @@
 """How it is told that an engine has work and does none of it."""
 
-from vllm_watch.story.base import CORE_PID, IF_ADVISED, Cause, Story
+from vllm_watch.story.base import CORE_PID, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
 
 STORY = Story(
     title="Stalled",
@@ -23,8 +23,8 @@ STORY = Story(
         "peer_wait": Cause(
             "waits for KV from another server",
             "its requests wait for KV from another server",
-            "Look at the server that KV comes from (prefill, store) and the network between, and fix that one.",
-            "A restart does not help: this engine waits for another server.",
+            LOOK_AT_PEER,
+            WAITS,
         ),
         "stopped": Cause(
             "one of its processes is stopped",

@@ -1,19 +1,45 @@
 """How it is told that an engine has more work than it can do."""
 
-from vllm_watch.story.base import Cause, Story
+from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
 
 STORY = Story(
     title="Overloaded",
-    says="is overloaded",
-    about="The engine is healthy, but it cannot keep up with its queue.",
+    says="has a queue that stands",
+    about="Requests wait for long, and no fewer do.",
     is_not="a stall or a collapse",
-    first_step="Shed load at the gateway, then add replicas.",
+    first_step="Look at what the evidence names: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
     causes={
         "demand": Cause(
             "more demand than it can serve",
             "more requests arrive than it can serve at its usual pace",
+            "Shed load at the gateway, then add replicas.",
         ),
+        "peer_wait": Cause(
+            "waits for KV from another server",
+            "its requests wait for KV from another server",
+            LOOK_AT_PEER,
+            WAITS,
+        ),
+        "deferred": Cause(
+            "requests are deferred",
+            "requests wait for a grammar or a LoRA slot, while slots and pages are free",
+            "Read its log for the grammar or the adapter that it waits for; turn such requests away at the gateway.",
+            "No restart is advised: others are served, and the same requests would come back.",
+        ),
+        "small_cache": Cause(
+            "smaller KV cache than before",
+            "its KV cache is far smaller than before the last restart",
+            "Find what else held GPU memory when it started (vllm-watch gpus), end that, and restart it in a quiet moment.",
+            "No restart is advised: while the memory is taken, the cache stays small.",
+        ),
+        "paused": Cause(
+            "a pause does not end",
+            "nobody has ended its pause",
+            "Ask whoever paused it; then POST /resume.",
+            "A restart does not help: it drops the requests that wait for the end of the pause.",
+        ),
+        "unknown": Cause("cause unknown", "requests wait although slots and pages are free"),
     },
     severities=("ticket",),
     charts=("requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"),

@@ -1,6 +1,6 @@
 """How it is told that an engine does far less than when it was fresh."""
 
-from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, Cause, Story
+from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
 
 STORY = Story(
     title="Collapsed",
@@ -26,6 +26,10 @@ STORY = Story(
             first_step=f"Take it out of the load balancer and give the running requests a minute{IF_ADVISED}",
             restart="No restart is advised yet: it is not certain that pages leak.",
             family="cache",
+        ),
+        "peer_wait": Cause(
+            "waits for KV from another server", "requests hold the KV cache while they wait for KV from another server",
+            first_step=LOOK_AT_PEER, restart=WAITS, family="cache",
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",

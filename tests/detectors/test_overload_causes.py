@@ -1,0 +1,124 @@
+"""A queue that more replicas would not shorten, and what is said of one that they would."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.detectors.made_up_engine import Engine, view
+from vllm_watch.detectors.overload import Detector, Settings
+from vllm_watch.detectors.overload_causes import Queue, of_queue
+from vllm_watch.samples.observation import ServerSample
+
+CALM = {"running": 40.0, "kv": 0.3}
+FULL = {"running": 130.0, "kv": 0.98, "waiting": 3000.0}
+LOW = {"running": 10.0, "kv": 0.1, "waiting": 3000.0}
+HALF = {"block_size": "16", "num_gpu_blocks": "500"}
+
+
+class Shown:
+    """A detector that is shown one engine, whose samples a test may change."""
+
+    def __init__(self):
+        self.detector, self.engine, self.verdict = Detector(Settings()), Engine(), None
+        self.part(700, **CALM)
+
+    def part(self, seconds, *, paused=None, interval=5.0, says=lambda seconds: {}, **load):
+        """`says`: what the samples say besides, so many seconds into the part."""
+        self.first = None
+        for turn in range(round(seconds / interval)):
+            sample = replace(self.engine.run(interval, **load), **says(turn * interval))
+            seen = view(self.engine.at_s, sample)
+            reading = replace(seen.observation.reading, server=ServerSample(paused=paused))
+            seen = replace(seen, observation=replace(seen.observation, reading=reading))
+            (self.verdict,) = self.detector.update(seen)
+            if self.verdict.state == "firing" and self.first is None:
+                self.first = (turn + 1) * interval, self.verdict.cause
+        return self
+
+    def begin_anew(self, **config):
+        """Another process of the same model."""
+        self.engine = Engine(at_s=self.engine.at_s + 60.0, config=config)
+        return self
+
+
+def waits(**reasons):
+    return lambda seconds: {"requests_waiting_by_reason": {"capacity": 0.0, "deferred": 0.0} | reasons}  # fmt: skip
+
+
+PEER = {"external_prefix_cache_queries": 7.0, "requests_waiting_by_reason": {"deferred": 3000.0}}
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+@pytest.mark.parametrize(
+    ("load", "says", "cause"),
+    [
+        (FULL, waits(capacity=3000.0), "demand"),
+        (FULL, lambda _: {}, "demand"),
+        (LOW | {"prompt": 2000.0}, lambda _: {}, "demand"),
+        (LOW, lambda _: {}, "unknown"),
+        (LOW, waits(deferred=2900.0, capacity=100.0), "deferred"),
+        (LOW, lambda _: PEER, "peer_wait"),
+    ],
+    ids=["full", "full, and why is not reported", "prefills fill the steps", "all free", "grammars", "KV from elsewhere"],
+)  # fmt: skip
+def test_why_a_queue_stands(interval, load, says, cause):
+    """A replica helps only where slots, pages or the tokens of a step are used up."""
+    verdict = Shown().part(120, interval=interval, says=says, **load).verdict
+    assert (verdict.state, verdict.cause, verdict.severity) == ("firing", cause, "ticket")
+    assert not verdict.restart_advised
+
+
+def test_half_a_cache_after_a_restart():
+    """Another process holds the memory: the queue is no more demand than before."""
+    shown = Shown()
+    assert shown.begin_anew(**HALF).part(600, **CALM | {"kv": 0.6}).first is None
+    assert shown.part(120, **FULL).verdict.cause == "small_cache"
+    assert "50% of the tokens" in shown.verdict.evidence_for[1].text
+    assert Shown().begin_anew(block_size="16", num_gpu_blocks="990").part(600, **CALM).part(120, **FULL).verdict.cause == "demand"  # fmt: skip
+
+
+def test_what_a_demand_does_not_exclude_is_said():
+    """Neither why they wait nor what the cache was; and when both are known, nothing."""
+    (open_,) = Shown().part(120, **FULL).verdict.evidence_against
+    assert "why requests wait" in open_.text
+    assert "before the last restart" in open_.text
+    known = Queue(
+        waiting=9.0, running=9.0, running_peak=9.0, usage=0.9, step_tokens=1.0, step_tokens_peak=1.0, deferred=0.0, cache_ratio=1.0,
+        length_ratio=3.0,
+    )  # fmt: skip
+    cause = of_queue(known)
+    assert cause.evidence_against == ()
+    assert "3.0 times as long as usual" in cause.evidence_for[1].text
+
+
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [
+        (lambda seconds: waits(deferred=seconds / 10.0)(seconds), True),  # one in ten seconds, and none passes
+        (lambda seconds: waits(deferred=min(18.0, seconds / 10.0))(seconds), True),  # clients give up after 3 minutes
+        (lambda seconds: waits(deferred=(seconds / 5.0) % 6)(seconds), False),  # grammars compile
+        (waits(deferred=2.0), False),
+        (lambda seconds: waits(deferred=seconds / 10.0)(seconds) | {"kv_transfers": {}}, False),
+    ],
+    ids=["stuck", "stuck, and clients give up", "they come and go", "two large grammars", "KV from elsewhere"],
+)  # fmt: skip
+def test_a_grammar_compiler_that_is_stuck(says, found):
+    """Others pass, and the queue is short."""
+    shown = Shown().part(900, says=waits(deferred=0.5), **CALM)
+    shown.part(900, says=says, **CALM | {"waiting": 20.0})
+    assert (shown.first is not None and shown.first[1] == "deferred") is found
+    assert (shown.verdict.state == "firing") is found
+    assert shown.part(300, says=waits(), **CALM).verdict.state == "clear"
+
+
+def test_many_grammars_as_ever_are_no_news():
+    """Ten are always being compiled here."""
+    assert Shown().part(900, says=waits(deferred=10.0), **CALM | {"waiting": 10.0}).first is None
+
+
+def test_a_pause_that_nobody_ends():
+    """After ten minutes in which requests wait for its end; a pause without requests is nobody's trouble."""
+    shown = Shown().part(900, paused=True, running=4.0, kv=0.3)
+    assert shown.first == (605.0, "paused")
+    assert shown.part(60, **CALM).verdict.state == "clear"
+    assert Shown().part(900, paused=True, running=0.0, kv=0.0).first is None

@@ -1,0 +1,106 @@
+"""Why a queue stands: vLLM admits a request when a slot, pages and a share of the step's tokens are free. Pure.
+
+Where all three are free the queue is no demand, and a replica would not shorten it.
+"""
+
+from dataclasses import dataclass
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.collapse_causes import UNREAD_SHARE, Cause, waits_for_peer
+from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
+from vllm_watch.support.counts import requests
+
+DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
+    "demand", "peer_wait", "deferred", "small_cache", "paused", "unknown",
+)  # fmt: skip
+
+SMALL_SHARE = 0.75
+"""A cache of less than this share of the one before: other memory than a start's usual scatter is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """An engine with a queue that stands. None is unknown."""
+
+    waiting: float
+    running: float
+    running_peak: float  # of this process
+    usage: float  # share of the KV cache
+    step_tokens: float | None  # computed in a step, mean
+    step_tokens_peak: float
+    deferred: float | None  # of those that wait, not for capacity
+    awaiting: float = 0.0  # of these, for KV from elsewhere
+    awaited: float = 0.0  # share of the cache that those hold, at most
+    cache_ratio: float | None = None  # the size of the cache ÷ that of the process before
+    length_ratio: float | None = None  # of requests that finished lately to the usual ones
+
+
+def of_queue(queue: Queue) -> Cause:
+    """Why they wait."""
+    most = 0.5 * queue.waiting
+    if queue.awaiting and (queue.awaiting >= most or queue.awaited >= UNREAD_SHARE * queue.usage):
+        return waits_for_peer(queue.awaiting, queue.usage)
+    if queue.deferred is not None and queue.deferred >= most:
+        return deferred(queue.deferred)
+    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and _is_full(queue):
+        text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
+        small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
+        return Cause(SMALL_CACHE, (small, _used(queue)))
+    if not (_is_full(queue) or _has_no_slot(queue) or _prefills(queue)):
+        return Cause(UNKNOWN, (_used(queue),))
+    return Cause(DEMAND, (_used(queue), *_longer(queue)), _not_excluded(queue))
+
+
+def deferred(count: float) -> Cause:
+    """Something else than capacity holds them up."""
+    text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
+    return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
+
+
+def paused(seconds: float, count: float) -> Cause:
+    """Nobody ends the pause."""
+    text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
+    return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
+
+
+def _is_full(queue: Queue) -> bool:
+    return queue.usage >= STARVED_USAGE_MIN
+
+
+def _has_no_slot(queue: Queue) -> bool:
+    return queue.running >= STARVED_RUNNING * queue.running_peak
+
+
+def _prefills(queue: Queue) -> bool:
+    return (
+        queue.step_tokens is None or queue.step_tokens >= STARVED_RUNNING * queue.step_tokens_peak
+    )
+
+
+def _used(queue: Queue) -> Evidence:
+    text = (
+        f"{queue.running:.0f} running of {queue.running_peak:.0f} at most so far, {queue.usage:.0%} of the KV cache in use, "
+        f"{queue.step_tokens or 0.0:.0f} tokens in a step of {queue.step_tokens_peak:.0f} at most so far"
+    )
+    return Evidence(name="kv_usage_ratio", value=queue.usage, unit="ratio", text=text)
+
+
+def _longer(queue: Queue) -> tuple[Evidence, ...]:
+    ratio = queue.length_ratio
+    if ratio is None or ratio < 1.0 / STARVED_RUNNING:
+        return ()
+    text = f"requests that finish are {ratio:.1f} times as long as usual"
+    return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
+
+
+def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
+    unknown = {
+        "why requests wait (this vLLM does not report it)": queue.deferred,
+        "the size of the KV cache before the last restart": queue.cache_ratio,
+        "the usual length of requests": queue.length_ratio,
+    }
+    names = [name for name, value in unknown.items() if value is None]
+    if not names:
+        return ()
+    text = f"not known, and so not excluded as the cause: {'; '.join(names)}"
+    return (Evidence(name="not_excluded", value=None, text=text),)
