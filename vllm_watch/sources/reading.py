@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vllm_watch.samples.engine import JUDGED, EngineSample
+from vllm_watch.samples.engine import JUDGED, TOTALS, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import products, vllm_names
 from vllm_watch.sources.body_deltas import Lines
@@ -268,10 +268,11 @@ def _bind_engine(
             name, []
         )  # the configuration is the server's: every engine's says the same
 
+    totals = TOTALS if fields is JUDGED else ()
     takes = {
         name: take
         for name, field in FIELDS.items()
-        if name in fields and (take := _bind_field(field, rows_of)) is not None
+        if name in fields and (take := _bind_field(field, rows_of, buckets=name not in totals))
     }
     created = next(filter(None, map(rows_of, _CREATED)), None)
     if created and "created_time" in fields:
@@ -299,12 +300,13 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     return None
 
 
-def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | None:
+def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: bool) -> Take | None:
     if field.kind is Kind.HISTOGRAM:
         for name in field.names:
-            buckets, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)
-            if counts or buckets:
-                return histogram_of(buckets, sums, counts, field.scale)
+            in_buckets, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)
+            if counts or in_buckets:
+                shown = in_buckets if buckets or not counts else []
+                return histogram_of(shown, sums, counts, field.scale)
         return None
     if field.kind is Kind.FAMILIES:
         found = {n: rows_of(n + "_count") or _plain_rows(n, rows_of) for n in field.names}
