@@ -202,7 +202,7 @@ UNKNOWN_ASKED = {
 
 @pytest.mark.parametrize(("parts", "told"), UNKNOWN_ASKED.values(), ids=UNKNOWN_ASKED)
 def test_where_it_is_not_known_what_was_asked_other_clients_are_a_ticket_at_most(parts, told):
-    server = Server(asked_known=False)
+    server = Server(asked_known=False, interval=15.0)
     for part in parts:
         server.run(900, *part)
     assert server.told == told
@@ -232,8 +232,18 @@ def test_the_past_outlives_the_watcher_and_the_engine():
         assert server.told == told
 
 
+def test_a_night_without_requests_fades_nothing():
+    server = Server(interval=15.0)
+    server.run(900, *CHAT)
+    server.interval = 120.0
+    server.run(12 * 3600)
+    server.interval = 15.0
+    server.run(120, *BABBLE)
+    assert server.told == [("endless_answers", "page", False)]
+
+
 def test_a_page_goes_on_for_as_long_as_it_is_so():
     server = Server(interval=15.0)
     server.run(1800, *CHAT)
-    server.run(6 * 3600, *BABBLE)
+    server.run(3 * 3600, *BABBLE)
     assert server.told == [("endless_answers", "page", False)]

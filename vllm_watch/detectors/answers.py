@@ -6,6 +6,7 @@ with max_tokens=1, benchmarks that ignore the end of a text), nor are those of a
 """
 
 from math import log
+from operator import add
 from typing import Any
 
 from vllm_watch.detectors.failures import Ends
@@ -57,6 +58,8 @@ class Answers:
     def __init__(self, model: str | None) -> None:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
+        self._quiet_s = 0.0  # since a request ended
+        self._strange = Ends()  # since what is found now began
         self._at_s: float | None = None
         self._found: Finding | None = None
 
@@ -83,7 +86,9 @@ class Answers:
             sure = done and done * _divergence(count / done, usual) >= SURE
             if not sure or count < (STILL_RATIO if goes_on else ALL_RATIO) * done:
                 continue
-            severity = self._severity(cause, window)
+            # The longer it lasts, the better known are these requests.
+            self._strange = _sum(self._strange, newest) if goes_on else window
+            severity = self._severity(cause, self._strange)
             if severity is not None:
                 self._found = Finding(
                     cause=cause, severity=severity, count=count, of=done, usual=usual,
@@ -98,18 +103,24 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        keep = 0.5 ** (seconds / PAST_HALF_SECONDS)
-        self._past = Ends(*(keep * was + each for was, each in zip(self._past, newest, strict=True)))  # fmt: skip
-        self._seconds = keep * self._seconds + seconds
+        """Take a look into the past, which a night without requests does not fade."""
+        self._quiet_s += seconds
+        passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
+        self._quiet_s = 0.0 if newest.ended else self._quiet_s
+        keep = 0.5 ** (passed_s / PAST_HALF_SECONDS)
+        self._past = _sum(Ends(*(keep * each for each in self._past)), newest)
+        self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
         """Return how bad such answers are; None where requests may have asked for them."""
         past = self._past
-        learnt = past.done >= LEARNT_ANSWERS and self._seconds >= LEARNT_SECONDS
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
-        if cause == EMPTY or not learnt:
-            return None if cause != EMPTY else "page" if learnt else "ticket"
+        answered = past.done >= LEARNT_ANSWERS
+        if cause == EMPTY:  # the half of a pair that prefills may give each request its one token
+            return "page" if answered or now.tokens < now.short else "ticket"
+        if not answered or self._seconds < LEARNT_SECONDS:
+            return None
         # Whoever never ends writes more than before, unless clients allow less; others may allow another number.
         if cause == ENDLESS and (
             _mean(now.tokens, now.done) <= _mean(past.tokens, past.done)
@@ -123,6 +134,10 @@ class Answers:
 def _count(cause: str, ends: Ends) -> float:
     """Return how many answers were so."""
     return {EMPTY: ends.short, TRUNCATED: max(ends.short, ends.cut), ENDLESS: ends.length}[cause]
+
+
+def _sum(one: Ends, other: Ends) -> Ends:
+    return Ends(*map(add, one, other))
 
 
 def _mean(total: float, count: float) -> float:

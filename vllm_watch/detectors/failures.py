@@ -219,8 +219,8 @@ def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
     """Return how many answers since the look before are `Ends.short` and `Ends.cut`: never more than are known to be."""
-    if before is None or now is None or not now.generation_tokens:  # a pooling model
-        return 0.0, 0.0
+    if before is None or now is None or not grown.done or not now.generation_tokens:
+        return 0.0, 0.0  # the last is a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
     asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
