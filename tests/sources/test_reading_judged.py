@@ -19,10 +19,10 @@ SHOWS_ALL = {"cli/read.py"}
 BODY = """\
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0"} 3.0
-# TYPE vllm:request_decode_time_seconds histogram
-vllm:request_decode_time_seconds_bucket{engine="0",le="+Inf"} 12.0
-vllm:request_decode_time_seconds_count{engine="0"} 12.0
-vllm:request_decode_time_seconds_sum{engine="0"} 1.5
+# TYPE vllm:request_inference_time_seconds histogram
+vllm:request_inference_time_seconds_bucket{engine="0",le="+Inf"} 12.0
+vllm:request_inference_time_seconds_count{engine="0"} 12.0
+vllm:request_inference_time_seconds_sum{engine="0"} 1.5
 """
 
 

@@ -1,4 +1,4 @@
-"""An engine that answers, and fails what it is asked: errors, HTTP 5xx, or answers without a token.
+"""An engine that answers, and fails what it is asked: errors, HTTP 5xx, or answers that nobody can use.
 
 Such an engine looks well to `/health`, and the best of all to a router that counts open requests: it ends each at once.
 What clients do to themselves (4xx, hanging up) is no failure of the engine's, nor is what admission refuses on purpose
@@ -8,15 +8,19 @@ Source: a real pair of vLLM 0.32 whose prefill server was killed; vLLM #46811. R
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors import failures
+from vllm_watch.detectors.answers import Answers, Finding
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.failures import Ends, Failures
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.signals import stored
 from vllm_watch.story.engine_failing import STORY
 
 KIND = "engine_failing"
@@ -25,8 +29,12 @@ NEEDS = Needs(
     must=(Need(("finished",), "how requests end is not known"),),
     sharpens=(
         Need(("http",), "requests that fail in the API server, before an engine sees them, are not found"),
+        Need(("lengths",), "answers that are cut off or never end are not found"),
     ),
 )  # fmt: skip
+
+STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
@@ -66,7 +74,19 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._followed: dict[str | None, Failures] = {}
+        self._answers: dict[str, Answers] = {}
         self._gpus = GpuTrouble()
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        """See `detectors.base.Remembers`."""
+        answers = {name: each.export_state() for name, each in self._answers.items()}
+        return {"version": STATE_VERSION, "answers": answers}
+
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """See `detectors.base.Remembers`. A past counts for the model, whichever process serves it."""
+        stored.version(state, STATE_VERSION)
+        answers = stored.mapping(state["answers"]).items()
+        self._answers = {stored.text(name): Answers.restored(each) for name, each in answers}
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -76,30 +96,41 @@ class Detector:
             return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._followed]
         samples = [each for each in reading.engines if each.engine in view.signals.engines]
         alone = len(samples) == 1
-        ends: dict[str | None, Ends] = {
-            each.engine: failures.of_engine(each, alone=alone) for each in samples
+        ends: dict[str | None, tuple[EngineSample | None, Ends]] = {
+            each.engine: (each, failures.of_engine(each, alone=alone)) for each in samples
         }
         if len(samples) > 1:
-            ends[None] = failures.of_server(samples)
+            ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
-        return [self._judge(view, name, told) for name, told in ends.items()]
+        return [self._judge(view, name, *told) for name, told in ends.items()]
 
-    def _judge(self, view: View, name: str | None, ends: Ends) -> Verdict:
+    def _judge(self, view: View, name: str | None, sample: EngineSample | None, ends: Ends) -> Verdict:  # fmt: skip
         followed, engines = self._followed[name], view.signals.engines
         mine = [each for key, each in engines.items() if name in (None, key)]
         asleep = all(each.state == "sleeping" for each in mine)
-        followed.look(view.at_s, ends, sum(each.restarts for each in mine), asleep=asleep)
-        if asleep or followed.quiet(view.at_s):
-            return Verdict(state=CLEAR, kind=KIND, engine=name)
-        severity = self._severity(followed)
-        if severity is None:  # something fails: that is not clear, nor worth telling (yet)
-            return Verdict(state=UNKNOWN, kind=KIND, engine=name)
-        return self._firing(view, name, followed, severity)
+        followed.look(view.at_s, ends, sample, sum(each.restarts for each in mine), asleep=asleep)
+        quiet = asleep or followed.quiet(view.at_s)
+        severity = None if quiet else self._severity(followed)
+        if severity is not None:
+            return self._firing(view, name, followed, severity)
+        found = None if sample is None else self._of_answers(view, sample, followed)
+        lasted_s = 0.0 if found is None else view.at_s - found.since_s
+        if found is not None and lasted_s >= self._settings.most_seconds:
+            return _unusable(f"Engine {name}", sample, found, lasted_s)
+        # Something fails: that is not clear, nor worth telling (yet).
+        state = CLEAR if quiet and found is None else UNKNOWN
+        return Verdict(state=state, kind=KIND, engine=name)
+
+    def _of_answers(self, view: View, sample: EngineSample, followed: Failures) -> Finding | None:
+        answers = self._answers.get(sample.engine)
+        if answers is None or answers.model != sample.model_name:
+            answers = self._answers[sample.engine] = Answers(sample.model_name)
+        return answers.look(view.at_s, followed.newest, followed.window)
 
     def _severity(self, followed: Failures) -> str | None:
         """How bad it is; None: not (yet) worth telling."""
         settings, lasted_s, share = self._settings, followed.lasted_s, followed.share()
-        if followed.failed + followed.doubtful < settings.failures_min:
+        if followed.window.failed + followed.window.doubtful < settings.failures_min:
             return None
         if share >= settings.most_ratio and lasted_s >= settings.most_seconds:
             return "page"
@@ -139,6 +170,27 @@ class Detector:
         if said == _CUDA:
             return "cuda_error"
         return "kv_transfer" if followed.kv_failed or said == _KV else "unknown"
+
+
+def _unusable(who: str, sample: EngineSample | None, found: Finding, lasted_s: float) -> Verdict:
+    seen = f"{STORY.causes[found.cause].seen}: {found.count:.0f} of the last {found.of:.0f}"
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        engine=None if sample is None else sample.engine,
+        cause=found.cause,
+        severity=found.severity,
+        summary=f"{who}: {seen}",
+        since_seconds=lasted_s,
+        measure=found.count / found.of,
+        present=found.present,
+        evidence_for=(
+            Evidence(
+                name="answers_ratio", value=round(found.count / found.of, 3), unit="ratio",
+                expected=round(found.usual, 3), text=f"{seen}; usually {found.usual:.0%}",
+            ),
+        ),
+    )  # fmt: skip
 
 
 def _evidence(followed: Failures) -> tuple[Evidence, ...]:

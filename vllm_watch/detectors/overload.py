@@ -5,12 +5,14 @@ Runbook: docs/detectors/overload.md
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors import overload_causes
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.api_server import ApiServer
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.collapse_causes import Cause, awaited_share
 from vllm_watch.detectors.finished import Finished
 from vllm_watch.detectors.needs import Need, Needs
@@ -276,7 +278,22 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine."""
+    """One judge per engine, and one for the API server before them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))
+        self._api = ApiServer(KIND)
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        """See `PerEngine.update`; the server's verdict is the last."""
+        return [*super().update(view), *self._api.update(view)]
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        """See `detectors.base.Remembers`."""
+        return {**super().export_state(at_s), "api": self._api.export_state()}
+
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """See `detectors.base.Remembers`."""
+        super().restore(state, away_seconds)
+        if "api" in state:
+            self._api.restore(state["api"], away_seconds)

@@ -33,7 +33,7 @@ class Sizes:
         """
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = max_tokens
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy asks for a prefill
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []

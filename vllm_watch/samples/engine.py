@@ -129,6 +129,7 @@ JUDGED = frozenset((
     "requests_running", "requests_waiting", "requests_waiting_by_reason", "requests_swapped", "kv_cache_usage",
     "preemptions", "engine_sleep_state", "prompt_tokens", "generation_tokens", "request_success", "iteration_tokens",
     "ttft", "inter_token_latency", "e2e_latency", "queue_time", "prefill_time", "request_prompt_tokens", "request_generation_tokens",
+    "request_params_max_tokens", "decode_time",
     "prefix_cache_hit_rate", "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries",
     "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
     "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time", "kv_failures",
@@ -138,8 +139,9 @@ JUDGED = frozenset((
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
 
-COUNTED = frozenset(("iteration_tokens", "prefill_time"))
+COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms of which only count and sum are judged: of a watched engine `cumulative` is empty."""
+
 
 
 FAILED = "error"

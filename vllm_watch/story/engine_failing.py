@@ -2,11 +2,13 @@
 
 from vllm_watch.story.base import IF_ADVISED, Cause, Story
 
+_UNSURE = "No restart is advised: weights, template and settings would be the same after it."
+
 STORY = Story(
     title="Requests fail",
     says="is failing requests",
-    about="The engine answers /health with 200 and fails the requests that it is given; a router that counts open requests sends it more.",
-    is_not="clients that hang up or ask for what is not allowed (4xx), nor a queue limit that refuses",
+    about="The engine answers /health with 200 and fails the requests that it is given, or gives them answers that nobody can use; a router that counts open requests sends it more.",
+    is_not="clients that hang up, ask for one token or ask for what is not allowed (4xx), nor a queue limit that refuses",
     first_step="Take it out of the load balancer by hand (/health says 200), and read its log for the first error.",
     restart="No restart is advised: it is not known whether the engine causes the failures.",
     causes={
@@ -21,6 +23,24 @@ STORY = Story(
             "a CUDA error stays with the process until it ends",
             f"Take it out of the load balancer and look for Xid in dmesg{IF_ADVISED}",
             "No restart is advised yet, or the GPU needs repair first.",
+        ),
+        "empty_answers": Cause(
+            "empty answers",
+            "answers end after at most one token",
+            "Ask it one prompt yourself; if the answer is empty, take it out of the load balancer and compare weights, chat template and quantization with a replica that answers.",
+            _UNSURE,
+        ),
+        "truncated_answers": Cause(
+            "truncated answers",
+            "answers end with length far below the max_tokens of their requests",
+            "Ask it one prompt with max_tokens 100; if the answer is cut, take it out of the load balancer and compare its flags and its proxy's with a replica that answers.",
+            _UNSURE,
+        ),
+        "endless_answers": Cause(
+            "endless answers",
+            "answers no longer end by themselves, but at max_tokens",
+            "Read one answer; if it is babble, take it out of the load balancer and compare weights, chat template and KV cache settings with a replica that answers.",
+            _UNSURE,
         ),
     },
     charts=("requests_finished_per_second", "generation_tokens_per_second", "requests_running"),

@@ -5,7 +5,7 @@ from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
 STORY = Story(
     title="Overloaded",
     says="has a queue that stands",
-    about="Requests wait for long, and no fewer do.",
+    about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
     is_not="a stall or a collapse",
     first_step="Look at what the evidence names: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
@@ -40,7 +40,13 @@ STORY = Story(
             "A restart does not help: it drops the requests that wait for the end of the pause.",
         ),
         "unknown": Cause("cause unknown", "requests wait although slots and pages are free"),
+        "api_overloaded": Cause(
+            "API server overloaded",
+            "requests wait in the API server before the engine sees them",
+            "Raise --api-server-count, or shed load at the gateway; if prompts or images are long, see who sends them.",
+            "A restart does not help: the same load comes back.",
+        ),
     },
-    severities=("ticket",),
+    severities=("page", "ticket"),
     charts=("requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"),
 )
