@@ -20,6 +20,7 @@ from vllm_watch.signals.blocks import (
     DRAFTING,
     LOAD,
     LONG_PROMPTS,
+    MEDIA,
     Block,
     Blocks,
     began_anew,
@@ -194,7 +195,7 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, *ADAPTERS))
+            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
             self._lacks = known.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
