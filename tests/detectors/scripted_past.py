@@ -20,7 +20,7 @@ BLOCK = Block(
 
 COMPARISON = Comparison(
     block=BLOCK, known=True, slow_log_ratio=0.0, expected_step_seconds=0.02, deviation=0.05, throughput_ratio=1.0,
-    running_expected=40.0, sure=True, slow=False, slow_now=False, starved=False, starved_now=False, starved_seen=True,
+    running_expected=40.0, familiar=True, sure=True, slow=False, slow_now=False, starved=False, starved_now=False, starved_seen=True,
 )  # fmt: skip
 
 STARVED = {
@@ -59,16 +59,13 @@ class Past:
         self.throughput = Throughput()
         self.model = SimpleNamespace(coefficients=(0.01, 0.00005, 0.02))
         self.slow, self.starved = SimpleNamespace(level=0.0), SimpleNamespace(level=0.0)
-        self.drift, self.familiar = 0.0, True
+        self.drift = 0.0
         self.comparison = None
         self.completes = True  # does a look complete a block?
         self.restored = None  # (state, seconds away)
 
     def update(self, at_s, sample, *, known, engines):
         return self.comparison if known and self.completes else None
-
-    def is_familiar(self, comparison):
-        return self.familiar
 
     def export_state(self):
         return {"learnt": 1.0}

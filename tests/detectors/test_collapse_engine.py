@@ -381,8 +381,8 @@ def test_how_steps_wander_is_learnt_from_an_engine_that_is_well(load, drift, lea
 @pytest.mark.parametrize("familiar", [True, False])
 def test_a_small_loss_that_lasts_is_a_ticket_at_loads_that_are_known(familiar):
     judged = well(1800)
-    judged.past.drift, judged.past.familiar = 0.2, familiar
-    verdict = judged.see(1260, slow_log_ratio=log(1.25))
+    judged.past.drift = 0.2
+    verdict = judged.see(1260, slow_log_ratio=log(1.25), familiar=familiar)
     if not familiar:
         assert verdict.state == "clear"
         return

@@ -79,13 +79,13 @@ class Bar:
         self._worst = 0.0  # of the slowdown that lasts now
         self._recovered = 0.0  # worst slowdown that went by itself
 
-    def follow(self, comparison: Comparison, *, doubt: bool, familiar: bool) -> None:
-        """Take a block in. `familiar`: the engine has met such a load; `doubt`: something may be wrong."""
+    def follow(self, comparison: Comparison, *, doubt: bool) -> None:
+        """Take a block in. `doubt`: something may be wrong."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return
         self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
-        if familiar:
+        if comparison.familiar:
             self.lasting.add(log_ratio, block.seconds)
         if not alarm:
             if self.page:

@@ -185,9 +185,8 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
-            familiar = self.baseline.is_familiar(comparison)
             odd = doubt > 0.0 or self.baseline.drift >= DRIFT
-            self._bar.follow(comparison, doubt=odd, familiar=familiar)
+            self._bar.follow(comparison, doubt=odd)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)

@@ -110,7 +110,7 @@ def _compare(life: _Life, baseline: Baseline) -> None:
     if former is None or life.worked_s < WARM_SECONDS:
         return
     expected, deviation = former.seconds_of(tokens, usage), former.deviation(tokens, usage)
-    if expected is None or not former.familiar(former.doubt(deviation)):
+    if expected is None or not former.knows(tokens, usage):
         return
     ratio = life.log_ratio = log(block.step_seconds / expected)
     doubt = DEVIATIONS * deviation

@@ -142,7 +142,7 @@ def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | N
     """How long a step at this load takes by a sibling's model; where it never met the like, at most."""
     if model is None or not model.ready:
         return None
-    if model.familiar(model.doubt(model.deviation(*load))):
+    if model.familiar(*load):
         return model.seconds_of(*load)
     return model.met.longest_seconds(*load)
 
