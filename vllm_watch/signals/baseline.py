@@ -177,6 +177,7 @@ class Baseline:
             "slow": self.slow.export_state(),
             "starved": self.starved.export_state(),
             "drift": self.drift,
+            "former": self.former.export_state(),
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
@@ -195,6 +196,7 @@ class Baseline:
             self.slow.restore(state["slow"], level_max)
             self.starved.restore(state["starved"], level_max)
             self.drift = stored.number(state["drift"])
+            self.former.restore(stored.mapping(state.get("former", {})))
         except stored.DAMAGE:
             self.reset()
             raise
