@@ -257,15 +257,16 @@ class Baseline:
         """Return the log ratio of a block's step time to the expected, that, the tolerated, and if its load is familiar.
 
         At a load that was never met the fit is a guess, and only the limit that the loads met set to it is held
-        against the engine. Doubt that arose at familiar loads goes on there: a slow engine has more requests at once.
+        against the engine; unless slow steps brought it there, or doubt had arisen before.
         """
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
-        expected, familiar = self.model.usual_seconds(*load), self.model.familiar(*load)
+        crowded, familiar = self.throughput.crowds(block), self.model.familiar(*load)
+        expected = self.model.seconds_of(*load) if crowded else self.model.usual_seconds(*load)
         if expected is None:
             return None, None, None, False
-        if not familiar and self.slow.level < DOUBT:
+        if not (familiar or crowded) and self.slow.level < DOUBT:
             longest = self.model.met.longest_seconds(*load) or 0.0
             expected = max(expected, min(block.step_seconds, longest))
         tolerated = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.deviation(*load)
