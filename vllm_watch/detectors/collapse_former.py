@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.consequences import FORMER, PAGE, Shift, explained, fulfilled, rule
 from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
@@ -29,18 +30,14 @@ NORMAL_LOG_RATIO = log(1.25)
 WARM_SECONDS = 20.0
 """The first seconds of work are left out: the first request of each shape compiles or loads something."""
 
-PAGE_LOG_RATIO = log(3.0)
-"""Steps that take so much longer are no other GPU of the same fleet, nor a flag: users feel it, ..."""
-
-PAGE_SECONDS = 180.0
-"""... and no warm-up, when blocks that add up to so many seconds of work are all like that."""
-
 FORMER_SECONDS = 3600.0
 """What was not found within so long is not looked for any more: another time of the day has another mix of requests. What
 was found ends only when steps are as short as they were."""
 
 UNSEEN_SECONDS = 60.0
 """Without a block for so long that can be compared, nothing is known of it now."""
+
+_PAGE = rule(PAGE, FORMER)
 
 
 @dataclass
@@ -55,7 +52,7 @@ class _Life:
     compared_s: float = 0.0  # of the last block that could be
     worked_s: float = 0.0
     slow_s: float = 0.0
-    page_s: float = 0.0  # of work since the last block that was below PAGE_LOG_RATIO
+    page_s: float = 0.0  # of work since the last block that was below the ratio of a page
     since_s: float | None = None  # when the slow blocks began
     log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
@@ -98,15 +95,17 @@ class FormerLives:
         if at_s - life.compared_s > UNSEEN_SECONDS:
             return replace(verdict, state=UNKNOWN)
         times = exp(life.log_ratio)
+        shift = Shift(FORMER, life.log_ratio, life.page_s, harmed=True)
+        reached = fulfilled(shift)
         since = "as before the restart"
         if life.released:
             since = f"since vLLM {life.versions[0]} was replaced by {life.versions[1]}"
         text = f"steps take {times:.1f} times as long {since}, at equal load"
         return replace(
             verdict, state=FIRING, cause="slow_release" if life.released else "slow_engine",
-            severity="page" if life.page_s >= PAGE_SECONDS else "ticket",
+            severity="page" if reached else "ticket",
             summary=f"Engine {verdict.engine}: {text}",
-            evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text),),
+            evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text), *explained(shift, reached)),
             evidence_against=(
                 Evidence(name="own_past", value=None, text="this process was never seen to be faster"),
             ),
@@ -135,7 +134,7 @@ def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
     life.compared_s = block.at_s
     ratio = life.log_ratio = log(block.step_seconds / expected)
     doubt = DEVIATIONS * deviation
-    life.page_s = life.page_s + block.seconds if ratio > max(PAGE_LOG_RATIO, doubt) else 0.0
+    life.page_s = life.page_s + block.seconds if ratio > max(_PAGE.log_ratio, doubt) else 0.0
     if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
         life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0

@@ -29,7 +29,9 @@ class Former:
         self.version: str | None = None  # of vLLM, of the process that they are of
         self.version_now: str | None = None
         self.ended = 0  # processes that were seen to end
-        self.surpassed = False  # by the process of today: it takes far longer, and must not become the norm
+        self.surpassed = (
+            False  # by the process of today: it takes far longer, and must not become the norm
+        )
 
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
         """A process has ended of which `models` are known."""
@@ -42,14 +44,18 @@ class Former:
         if not _set_up_alike(before, now):
             self.models = {}
 
-
     def export_state(self) -> dict[str, Any]:
         """Return what is known of most of its steps as plain values."""
         if not self.models:
             return {}
         apart = max(self.models, key=lambda each: self.models[each].blocks)
         model = self.models[apart].export_state()
-        return {"apart": sorted(apart), "model": model, "version": self.version, "surpassed": self.surpassed}
+        return {
+            "apart": sorted(apart),
+            "model": model,
+            "version": self.version,
+            "surpassed": self.surpassed,
+        }
 
     def restore(self, state: stored.Stored) -> None:
         """Go on with it. Raises one of stored.DAMAGE."""

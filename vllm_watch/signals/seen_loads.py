@@ -64,7 +64,11 @@ class SeenLoads:
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
         """Return step seconds, tokens and KV usage of the met load that is most like this one; None if none was met."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
-        met = ((abs(x - a) + abs(y - b), each[1:]) for (x, y), each in self._met.items() if each[0] >= BLOCKS_MIN)
+        met = (
+            (abs(x - a) + abs(y - b), each[1:])
+            for (x, y), each in self._met.items()
+            if each[0] >= BLOCKS_MIN
+        )
         return min(met, default=(0, None))[1]
 
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:

@@ -85,9 +85,16 @@ class StepModel:
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
         """Return the same, but no less than steps of the most similar load took that was met: three parts do not
         fit every engine, and one that was quiet for hours has taught little about a busy one."""
-        expected, near = self.seconds_of(tokens_per_step, kv_usage), self.met.nearest(tokens_per_step, kv_usage)
+        expected, near = (
+            self.seconds_of(tokens_per_step, kv_usage),
+            self.met.nearest(tokens_per_step, kv_usage),
+        )
         fitted = near and self.seconds_of(near[1], near[2])
-        return expected if not (expected and near and fitted) else expected * max(1.0, near[0] / fitted)
+        return (
+            expected
+            if not (expected and near and fitted)
+            else expected * max(1.0, near[0] / fitted)
+        )
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
         """Standard deviation of the log ratio at this load: the scatter, more where little is known."""
