@@ -1,6 +1,7 @@
 """One engine's judge, shown blocks whose comparison with the engine's past is given."""
 
 from dataclasses import fields, replace
+from math import exp
 from types import SimpleNamespace
 
 from tests.detectors.made_up_engine import gpu
@@ -101,7 +102,8 @@ class Judged:
             getattr(self.past, name).level = others.pop(f"{name}_level", 1.0 if others.get(name) else 0.0)  # fmt: skip
         for _ in range(round(seconds / BLOCK.seconds)):
             self.at_s += BLOCK.seconds
-            block = replace(BLOCK, at_s=self.at_s, **of_block)
+            slower = {"step_seconds": BLOCK.step_seconds * exp(others.get("slow_log_ratio", 0.0))}
+            block = replace(BLOCK, at_s=self.at_s, **(slower | of_block))
             self.past.comparison = replace(COMPARISON, block=block, **others)
             self.waited_s += BLOCK.seconds * (waits or 0.0)
             cpu = None if waits is None else EngineCpu(engine="0", waited_seconds=self.waited_s)

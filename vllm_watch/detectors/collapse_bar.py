@@ -123,6 +123,6 @@ class Bar:
     def restore(self, state: stored.Stored) -> None:
         """Go on from there. Raises one of stored.DAMAGE."""
         self.wander.restore(state["wander"])
-        self.reached = stored.texts(state["reached"])
+        self.reached = stored.texts(state.get("reached", ()))
         self._seconds, self._worst = stored.number(state["seconds"]), stored.number(state["worst"])
         self._recovered = stored.number(state["recovered"])

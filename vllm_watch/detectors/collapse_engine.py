@@ -140,8 +140,9 @@ class EngineJudge:
         self._pages.restore(state["pages"])
         if "waits" in state:  # kept since it is counted
             self._waits.restore(state["waits"])
-        if "harm" in state:  # kept since severity goes by it
+        if "harm" in state:
             self.harm.restore(state["harm"])
+        if "bar" in state:
             self._bar.restore(state["bar"])
         self._creep.restore(state["creep"])
         self._long_prompts.restore(state["long_prompts"])
