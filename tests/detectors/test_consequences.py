@@ -5,7 +5,12 @@ from math import log
 import pytest
 
 from vllm_watch.detectors.consequences import (
-    FORMER, OWN_PAST, SIBLINGS, Shift, explained, fulfilled,
+    FORMER,
+    OWN_PAST,
+    SIBLINGS,
+    Shift,
+    explained,
+    fulfilled,
 )  # fmt: skip
 
 SLOW = {
