@@ -1,6 +1,7 @@
 """One engine's judge, shown blocks whose comparison with the engine's past is given."""
 
 from dataclasses import fields, replace
+from math import exp
 from types import SimpleNamespace
 
 from tests.detectors.made_up_engine import gpu
@@ -20,7 +21,7 @@ BLOCK = Block(
 
 COMPARISON = Comparison(
     block=BLOCK, known=True, slow_log_ratio=0.0, expected_step_seconds=0.02, deviation=0.05, throughput_ratio=1.0,
-    running_expected=40.0, sure=True, slow=False, slow_now=False, starved=False, starved_now=False, starved_seen=True,
+    running_expected=40.0, familiar=True, sure=True, slow=False, slow_now=False, starved=False, starved_now=False, starved_seen=True,
 )  # fmt: skip
 
 STARVED = {
@@ -59,16 +60,13 @@ class Past:
         self.throughput = Throughput()
         self.model = SimpleNamespace(coefficients=(0.01, 0.00005, 0.02))
         self.slow, self.starved = SimpleNamespace(level=0.0), SimpleNamespace(level=0.0)
-        self.drift, self.familiar = 0.0, True
+        self.drift = 0.0
         self.comparison = None
         self.completes = True  # does a look complete a block?
         self.restored = None  # (state, seconds away)
 
     def update(self, at_s, sample, *, known, engines):
         return self.comparison if known and self.completes else None
-
-    def is_familiar(self, comparison):
-        return self.familiar
 
     def export_state(self):
         return {"learnt": 1.0}
@@ -104,7 +102,8 @@ class Judged:
             getattr(self.past, name).level = others.pop(f"{name}_level", 1.0 if others.get(name) else 0.0)  # fmt: skip
         for _ in range(round(seconds / BLOCK.seconds)):
             self.at_s += BLOCK.seconds
-            block = replace(BLOCK, at_s=self.at_s, **of_block)
+            slower = {"step_seconds": BLOCK.step_seconds * exp(others.get("slow_log_ratio", 0.0))}
+            block = replace(BLOCK, at_s=self.at_s, **(slower | of_block))
             self.past.comparison = replace(COMPARISON, block=block, **others)
             self.waited_s += BLOCK.seconds * (waits or 0.0)
             cpu = None if waits is None else EngineCpu(engine="0", waited_seconds=self.waited_s)

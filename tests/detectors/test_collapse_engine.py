@@ -276,8 +276,20 @@ def test_slow_steps_are_a_ticket_then_a_page_then_a_restart():
     assert said(judged.see(5, gpus=LOWERED, **SLOW)) == ("firing", "unknown", "page", False)
 
 
-def test_a_hot_gpu_pages_at_once():
-    assert said(well().see(5, gpus=HOT, **SLOW)) == ("firing", "thermal_throttle", "page", False)
+@pytest.mark.parametrize(
+    ("felt", "severity"),
+    [({}, "page"), ({"step_seconds": 0.025}, "ticket")],
+    ids=["felt", "not felt"],
+)
+def test_a_hot_gpu_pages_where_users_feel_it(felt, severity):
+    """A known cause is no reason to wake anybody: at this load steps are three times as long, at others they always were."""
+    judged = well()
+    assert said(judged.see(5, gpus=HOT, **SLOW)) == ("firing", "thermal_throttle", "ticket", False)
+    verdict = judged.see(120, gpus=HOT, **(SLOW | felt))
+    assert said(verdict) == ("firing", "thermal_throttle", severity, False)
+    assert evidence(verdict, "rule").value == severity
+    lacks = "users who get less" if severity == "ticket" else "no cause outside"
+    assert lacks in evidence(verdict, "next_rule").text
 
 
 @pytest.mark.parametrize(("gpus", "restart"), [(CALM, False), (HOT, True)], ids=["own", "hot"])
@@ -381,8 +393,8 @@ def test_how_steps_wander_is_learnt_from_an_engine_that_is_well(load, drift, lea
 @pytest.mark.parametrize("familiar", [True, False])
 def test_a_small_loss_that_lasts_is_a_ticket_at_loads_that_are_known(familiar):
     judged = well(1800)
-    judged.past.drift, judged.past.familiar = 0.2, familiar
-    verdict = judged.see(1260, slow_log_ratio=log(1.25))
+    judged.past.drift = 0.2
+    verdict = judged.see(1260, slow_log_ratio=log(1.25), familiar=familiar)
     if not familiar:
         assert verdict.state == "clear"
         return

@@ -111,3 +111,63 @@ def test_a_server_that_does_not_answer_is_not_seen_to_be_slow():
         if slow := [each for each in watch.incidents if each.kind == "throughput_collapse"]:
             firing.setdefault(watch.signals.up, set()).add(slow[0].firing)
     assert firing == {True: {True}, False: {False}}
+
+
+def watched(script, seconds, versions):
+    """[(second, incident)] of the open collapse at each scrape, 15 s apart. `versions`: of vLLM, by process."""
+    vllm = SimulatedVllm("vllm", workload=load(Random(3)), config=L40S)
+    scene, watch, seen, started = Scene([vllm], None, script), Watch("vllm"), [], []
+    scene.begin_at(EPOCH)
+    for second in range(0, seconds, 15):
+        scene.advance(float(second))
+        looked = observe(vllm)
+        if looked.reading is not None:
+            server = looked.reading.server
+            if server.process_start_time not in started:
+                started.append(server.process_start_time)
+            server = replace(server, version=versions[min(len(started), len(versions)) - 1])
+            looked = replace(looked, reading=replace(looked.reading, server=server))
+        watch.observe(looked)
+        seen += [(second, each) for each in watch.incidents if each.kind == "throughput_collapse"]
+    assert watch.failures == {}
+    return seen
+
+
+def slow_for_good(vllm):
+    while True:
+        vllm.fault("slow", factor=5.0)
+        yield 60.0
+
+
+def test_a_slower_release_stays_open_and_names_both_versions():
+    """Hours do not make it healthy, and no restart helps."""
+    seen = watched(restarted(slow_for_good), 7200, ("0.23.0", "0.24.0"))
+    second, last = seen[-1]
+    assert (second, last.phase, last.cause) == (7185, "active", "slow_release")
+    assert {each.id for _, each in seen} == {last.id}
+    assert "since vLLM 0.23.0 was replaced by 0.24.0" in last.summary
+    assert not any(each.restart_advised for _, each in seen)
+    assert last.severity == "page"
+
+
+def test_the_next_process_of_a_slower_release_is_compared_with_the_faster_one():
+    def then(vllm):
+        for _ in range(20):
+            vllm.fault("slow", factor=5.0)
+            yield 60.0
+        vllm.fault("crash")
+        yield 30.0
+        vllm.clear("crash")
+        while not vllm.serving:
+            yield 1.0
+        yield from slow_for_good(vllm)
+
+    second, last = watched(restarted(then), 3600, ("0.23.0", "0.24.0"))[-1]
+    assert (second, last.cause) == (3585, "slow_release")
+    assert "vLLM 0.23.0 was replaced by 0.24.0" in last.summary
+
+
+def test_without_versions_it_is_the_engine():
+    _, last = watched(restarted(slow_for_good), 1800, (None,))[-1]
+    assert last.cause == "slow_engine"
+    assert "before the restart" in last.summary

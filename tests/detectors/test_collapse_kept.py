@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from tests.detectors.made_up_engine import Told
+from tests.detectors.made_up_engine import Engine, Told
 from tests.detectors.test_throughput_collapse import COLLAPSED, FRESH, fresh
 from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
@@ -72,3 +72,14 @@ def test_what_a_finding_says_of_itself(load):
             assert few.text.startswith(f"{load['running']:.0f} requests run with")
             assert few.value > few.expected
     assert verdict.since_seconds >= 200
+
+
+def test_a_process_slower_than_the_one_before_stays_found_in_the_next_run():
+    """What the one before did is known, though it ended before the watcher began."""
+    told = fresh()
+    told.engine = Engine(at_s=told.engine.at_s)
+    told.part(120, **FRESH, slow=5.0)
+    assert told.verdict.state == "firing"
+    after = next_run(told).part(60, **FRESH, slow=5.0)
+    assert (after.verdict.state, after.verdict.cause) == ("firing", "slow_engine")
+    assert "before the restart" in after.verdict.summary

@@ -10,13 +10,14 @@ FRESH = {"running": 40.0, "kv": 0.3}
 LOOK_S = 5.0
 
 
-def said(count, slow, *, from_s=0.0, until_s=2400.0):
+def said(count, slow, *, from_s=0.0, until_s=2400.0, waiting=0.0):
     """Verdicts on engine 0 of so many at every look; it is `slow` times slower from then on."""
     detector, engines, verdicts = Detector(Settings()), [Engine(str(n)) for n in range(count)], []
     for look in range(int(until_s / LOOK_S)):
         now = slow if look * LOOK_S >= from_s else 1.0
         samples = [
-            each.run(LOOK_S, **FRESH, slow=1.0 if n else now) for n, each in enumerate(engines)
+            each.run(LOOK_S, **FRESH, **({"slow": 1.0} if n else {"slow": now, "waiting": waiting}))
+            for n, each in enumerate(engines)
         ]
         seen = detector.update(view((look + 1) * LOOK_S, *samples))
         assert all(each.state != "firing" for each in seen[1:])
@@ -35,9 +36,13 @@ def test_one_of_eight_that_is_a_fifth_slower_is_a_ticket(from_s):
     assert "7 sibling engines" in last.summary
 
 
-def test_one_that_takes_twice_as_long_from_the_first_look_pages():
-    last = said(4, 2.0, until_s=1200.0)[-1]
-    assert (last.state, last.severity, last.restart_advised) == ("firing", "page", False)
+@pytest.mark.parametrize(("waiting", "severity"), [(0.0, "ticket"), (3.0, "page")])
+def test_one_that_takes_twice_as_long_from_the_first_scrape_pages_where_requests_wait(
+    waiting, severity
+):
+    """Ranks whose tenants differ are as slow for good, and nobody waits."""
+    last = said(4, 2.0, until_s=1200.0, waiting=waiting)[-1]
+    assert (last.state, last.severity, last.restart_advised) == ("firing", severity, False)
 
 
 @pytest.mark.parametrize(("count", "slow"), [(8, 1.05), (2, 1.15), (2, 1.5), (1, 2.0)])

@@ -439,13 +439,28 @@ def test_a_load_that_was_never_met_is_no_proof_of_slowness():
     """After two minutes of small contexts a few huge ones make steps long: nobody is woken for that."""
     told = Told(Detector(Settings()))
     told.part(120, running=10.0, kv=0.05)
-    told.part(60, running=10.0, kv=0.15, slow=3.0)
-    assert told.first is not None
-    verdict = told.first[1]
-    assert (verdict.cause, verdict.severity, verdict.restart_advised) == (
-        "unknown", "ticket", False,
-    )  # fmt: skip
-    assert "never ran at such a load" in verdict.evidence_against[-1].text
+    assert told.part(60, running=10.0, kv=0.15, slow=3.0).first is None
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+def test_a_quiet_engine_teaches_nothing_about_a_busy_one(interval):
+    """Agents at one request, then fifty, whose steps cost far more than a fit to one extrapolates."""
+    told = Told(Detector(Settings()), interval)
+    for running in (1.0, 4.0, 2.0, 1.0, 5.0, 3.0) * 10:
+        told.part(60, running=running, kv=0.003 * running)
+    assert told.part(900, running=60.0, kv=0.2, slow=2.0).first is None
+    told.part(600, running=2.0, kv=0.006)
+    assert told.part(900, running=60.0, kv=0.2, slow=2.0).first is None
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+def test_a_slow_engine_that_more_and_more_requests_wait_in_pages(interval):
+    """It began at a load that was known; that more requests run at once by now comes of it."""
+    told = fresh(interval=interval)
+    told.part(30, **(FRESH | {"slow": 2.5}))
+    told.part(60, **(FRESH | {"slow": 2.5, "running": 60.0, "kv": 0.5}))
+    told.part(120, **(FRESH | {"slow": 2.5, "running": 100.0, "kv": 0.8}))
+    assert (told.verdict.cause, told.verdict.severity) == ("slow_engine", "page")
 
 
 def test_pages_that_long_prompts_came_to_hold_are_no_reason_to_restart():

@@ -5,23 +5,16 @@ on that alone: load has a composition that no counter tells (adapters, grammars,
 """
 
 from collections import deque
-from math import log
+from collections.abc import Sequence
+from math import exp, log
 from statistics import mean
 from typing import Any
 
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.consequences import OWN_PAST, PAGE, Shift, fulfilled, rule
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
-
-PAGE_LOG_RATIO = log(1.7)
-"""Less than this is a ticket however long it lasts: adapters, grammars and encoders cost as much (worlds `lora_bursts`,
-up to 1.6 times: six false pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds)."""
-
-PAGE_SECONDS = 40.0
-"""The change must be beyond wander for so long, at work: a burst of images is over by then."""
-
-RESTART_SECONDS = 120.0
-"""... and so long before a restart is advised, which costs minutes of loading and every request in flight."""
 
 RECOVERED_MARGIN = log(1.2)
 """A restart is advised only where steps are longer by so much than in any slowdown that went by itself."""
@@ -41,6 +34,8 @@ KNOWN_MINUTES = 30.0
 
 _MINUTE_SECONDS = 60.0
 """Work per value: requests come and go within one, and what is lasting outlives many."""
+
+_PAGE = rule(PAGE, OWN_PAST)
 
 
 class Lasting:
@@ -73,35 +68,43 @@ class Bar:
     def __init__(self) -> None:
         self.wander = Wander()
         self.lasting = Lasting()
-        self.page = False  # has the slowdown that lasts now earned one?
-        self.restart = False
+        self.reached: Sequence[str] = ()  # consequences of the slowdown that lasts now
+        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)  # ... as it is
         self._seconds = 0.0  # for how long it has been beyond the bar
         self._worst = 0.0  # of the slowdown that lasts now
         self._recovered = 0.0  # worst slowdown that went by itself
 
-    def follow(self, comparison: Comparison, *, doubt: bool, familiar: bool) -> None:
-        """Take a block in. `familiar`: the engine has met such a load; `doubt`: something may be wrong."""
+    def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
+        """Take a block in. `doubt`: something may be wrong; `harmed`: users feel it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return
         self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
-        if familiar:
+        if comparison.familiar:
             self.lasting.add(log_ratio, block.seconds)
         if not alarm:
-            if self.page:
+            if self.reached:
                 self.wander.forget()
             self._recovered = max(self._recovered, self._worst)
-            self.page = self.restart = False
+            self.reached = ()
             self._seconds = self._worst = 0.0
             return
         now = self.wander.now
         self._worst = max(self._worst, now)
-        exceeded = comparison.sure and self.wander.exceeded(PAGE_LOG_RATIO)
-        beyond = now >= PAGE_LOG_RATIO if self.page else exceeded
+        exceeded = comparison.sure and self.wander.exceeded(_PAGE.log_ratio)
+        beyond = now >= _PAGE.log_ratio if self.reached else exceeded
         self._seconds = self._seconds + block.seconds if beyond else 0.0
-        self.page = self.page or self._seconds >= PAGE_SECONDS
         out_of_reach = now >= self._recovered + RECOVERED_MARGIN
-        self.restart = self.restart or (out_of_reach and self._seconds >= RESTART_SECONDS)
+        self.shift = Shift(OWN_PAST, now, self._seconds, harmed=harmed, curable=out_of_reach)
+        self.reached = max(self.reached, fulfilled(self.shift), key=len)
+
+    def lasts(self) -> Evidence | None:
+        """Return by how much steps have been longer at known loads for so long; None if they have not."""
+        log_ratio = self.lasting.found(self.wander)
+        if log_ratio is None:
+            return None
+        text = f"steps have taken {exp(log_ratio):.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
+        return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:
         """What slows it down is known and not its own: that it goes again says nothing of the engine."""
@@ -111,8 +114,7 @@ class Bar:
         """Return it as plain values."""
         return {
             "wander": self.wander.export_state(),
-            "page": self.page,
-            "restart": self.restart,
+            "reached": list(self.reached),
             "seconds": self._seconds,
             "worst": self._worst,
             "recovered": self._recovered,
@@ -121,6 +123,6 @@ class Bar:
     def restore(self, state: stored.Stored) -> None:
         """Go on from there. Raises one of stored.DAMAGE."""
         self.wander.restore(state["wander"])
-        self.page, self.restart = stored.flag(state["page"]), stored.flag(state["restart"])
+        self.reached = stored.texts(state.get("reached", ()))
         self._seconds, self._worst = stored.number(state["seconds"]), stored.number(state["worst"])
         self._recovered = stored.number(state["recovered"])

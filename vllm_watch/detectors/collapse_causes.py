@@ -136,9 +136,9 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Steps are long, but at a load that this engine never had before: its long contexts may be why."""
-    text = "the engine never ran at such a load, so what its steps should take there is a guess"
-    strange = Evidence(name="load", value="not met before", text=text)
+    """Return the cause as unknown: requests wait while few of them hold pages, and few long contexts may be why."""
+    text = "requests wait while few of them hold many pages, so what steps should take there is a guess"
+    strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
 
 

@@ -1,6 +1,7 @@
 """Follows one engine: is it slow, or starved, beside what it was when fresh, and why?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
 from typing import Any
 
@@ -8,16 +9,19 @@ from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_alarm import Alarm
-from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
+from vllm_watch.detectors.collapse_bar import Bar
 from vllm_watch.detectors.collapse_own_work import OwnWork
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
+from vllm_watch.detectors.collapse_unserved import Unserved
+from vllm_watch.detectors.consequences import PAGE, RESTART, explained
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
+from vllm_watch.signals.harm import Harm
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
 from vllm_watch.support.counts import requests
@@ -25,8 +29,7 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""A cause is replaced when another one has been found for so long: one long request that ends among few
-others looks like long requests all around."""
+"""A cause is replaced once another was found for this long: a long request that ends among few looks like long ones."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
@@ -48,7 +51,7 @@ class EngineJudge:
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
         self._connected = (
-            False  # may finished requests keep their pages until another server has them?
+            False  # to another server, which may keep pages in use after their requests
         )
         self._queue_grew = False
         self._asked_for = False  # do long prompts take the pages that others lack?
@@ -61,8 +64,8 @@ class EngineJudge:
         """What is kept of one life of the engine."""
         self._past = self.baseline.throughput
         self._pages = Pages()
-        self._bar = Bar()
-        self._stuck, self._own_work = Stuck(), OwnWork()
+        self._bar, self.harm = Bar(), Harm()
+        self._stuck, self._own_work, self._unserved = Stuck(), OwnWork(), Unserved()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -87,6 +90,7 @@ class EngineJudge:
         )
         if self.baseline.throughput is not self._past:
             self._begin()
+        self._unserved.look(look.at_s, look.sample, known=look.known)
         self._server_start = look.sample.process_start_time
         self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
@@ -110,6 +114,7 @@ class EngineJudge:
             "baseline": self.baseline.export_state(),
             "pages": self._pages.export_state(),
             "bar": self._bar.export_state(),
+            "harm": self.harm.export_state(),
             "waits": self._waits.export_state(),
             "creep": self._creep.export_state(),
             "long_prompts": self._long_prompts.export_state(),
@@ -140,6 +145,8 @@ class EngineJudge:
         self._pages.restore(state["pages"])
         if "waits" in state:  # kept since it is counted
             self._waits.restore(state["waits"])
+        if "harm" in state:
+            self.harm.restore(state["harm"])
         if "bar" in state:
             self._bar.restore(state["bar"])
         self._creep.restore(state["creep"])
@@ -181,7 +188,9 @@ class EngineJudge:
         self._alarms[causes.CACHE].follow(
             block, starved, alarm=comparison.starved, reason=comparison.starved_now
         )
+        self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
+        self._unserved.add(block)
         self._own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
@@ -191,9 +200,8 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
-            familiar = self.baseline.is_familiar(comparison)
             odd = doubt > 0.0 or self.baseline.drift >= DRIFT
-            self._bar.follow(comparison, doubt=odd, familiar=familiar)
+            self._bar.follow(comparison, doubt=odd, harmed=self.harm.felt)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
@@ -242,22 +250,22 @@ class EngineJudge:
         return self._starved(comparison) if comparison.starved else None
 
     def _without_alarm(self, comparison: Comparison) -> Verdict | None:
-        lasting = self._bar.lasting.found(self._bar.wander)
-        if lasting is not None:
-            return self._lasting(comparison, lasting)
-        if self._pages.idle_lost >= causes.LEAK_SHARE_MIN and not self._connected:
-            leak = causes.lost_at_idle(self._pages.idle_lost)
+        lasts = self._bar.lasts()
+        lost = self._pages.idle_lost
+        if lasts is None and lost >= causes.LEAK_SHARE_MIN and not self._connected:
+            leak = causes.lost_at_idle(lost)
             return self._verdict(
                 causes.CACHE, leak.name, f"Engine {self.engine}: {leak.evidence_for[0].text}", leak.evidence_for, (),
-                page=False, restart=False, at_s=comparison.block.at_s, measure=self._pages.idle_lost,
+                page=False, restart=False, at_s=comparison.block.at_s, measure=lost,
             )  # fmt: skip
-        stuck = self._stuck.found()
-        if stuck is not None:
+        stuck = self._stuck.found() or self._unserved.left
+        odd = stuck or self._unserved.crawls()
+        if odd is not None and lasts is None:
             return Verdict(
-                state=FIRING, kind=KIND, engine=self.engine, family=causes.STUCK,
-                summary=f"Engine {self.engine}: {stuck.text}", evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+                state=FIRING, kind=KIND, engine=self.engine, family=causes.STUCK if stuck else causes.SLOW,
+                summary=f"Engine {self.engine}: {odd.text}", evidence_for=(odd,), measure=float(odd.value or 0.0),
             )  # fmt: skip
-        more = self._own_work.found
+        more = lasts or self._own_work.found
         if more is None:
             return None
         return self._verdict(
@@ -281,6 +289,9 @@ class EngineJudge:
         cause = alarm.cause
         if cause.name not in causes.VAGUE:
             self._bar.excuse()
+        itself = cause.name == causes.SLOW_ENGINE
+        reached = [each for each in self._bar.reached if itself or each != RESTART]
+        shift = replace(self._bar.shift, curable=self._bar.shift.curable and itself)
         times = exp(self.quiet_ratio)
         text = f"{times:.1f}× slower per step than its own baseline at this load"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
@@ -288,20 +299,11 @@ class EngineJudge:
             causes.SLOW,
             cause.name,
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
-            (slow, *cause.evidence_for),
+            (slow, *cause.evidence_for, *explained(shift, reached)),
             (*cause.evidence_against, *causes.recovering(comparison)),
-            page=self._bar.page or cause.name not in causes.VAGUE,
-            restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
+            page=PAGE in reached,
+            restart=RESTART in reached,
             at_s=comparison.block.at_s, measure=times,
-        )  # fmt: skip
-
-    def _lasting(self, comparison: Comparison, log_ratio: float) -> Verdict:
-        times = exp(log_ratio)
-        text = f"steps have taken {times:.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
-        slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
-        return self._verdict(
-            causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
-            page=False, restart=False, at_s=comparison.block.at_s, measure=times,
         )  # fmt: skip
 
     def _starved(self, comparison: Comparison) -> Verdict:
@@ -320,9 +322,12 @@ class EngineJudge:
         if comparison.starved_now:  # what only drains wakes nobody
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog runs off in bursts
-        waiting = f"with {requests(block.waiting)} waiting"
-        text = f"{done:.0%} of its usual throughput, {waiting}"
-        much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
+        text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
+        much = (
+            f"is at {text}"
+            if done < 1.0
+            else f"has its usual throughput again, with {requests(block.waiting)} waiting"
+        )
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, log
 
-from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.consequences import FORMER, PAGE, Shift, explained, fulfilled, rule
 from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
@@ -29,14 +30,14 @@ NORMAL_LOG_RATIO = log(1.25)
 WARM_SECONDS = 20.0
 """The first seconds of work are left out: the first request of each shape compiles or loads something."""
 
-PAGE_LOG_RATIO = log(3.0)
-"""Steps that take so much longer are no other GPU of the same fleet, nor a flag: users feel it, ..."""
-
-PAGE_SECONDS = 180.0
-"""... and no warm-up, when blocks that add up to so many seconds of work are all like that."""
-
 FORMER_SECONDS = 3600.0
-"""After so long the process is compared with itself alone."""
+"""What was not found within so long is not looked for any more: another time of the day has another mix of requests. What
+was found ends only when steps are as short as they were."""
+
+UNSEEN_SECONDS = 60.0
+"""Without a block for so long that can be compared, nothing is known of it now."""
+
+_PAGE = rule(PAGE, FORMER)
 
 
 @dataclass
@@ -46,13 +47,24 @@ class _Life:
     former: Models
     process: int
     began_s: float
+    versions: tuple[str | None, str | None]  # of vLLM: of the process before, of this one
     at_s: float = 0.0  # of the last block
+    compared_s: float = 0.0  # of the last block that could be
     worked_s: float = 0.0
     slow_s: float = 0.0
-    page_s: float = 0.0  # of work since the last block that was below PAGE_LOG_RATIO
+    page_s: float = 0.0  # of work since the last block that was below the ratio of a page
     since_s: float | None = None  # when the slow blocks began
     log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
+
+    @property
+    def found(self) -> bool:
+        return self.slow_s >= SLOW_SECONDS
+
+    @property
+    def released(self) -> bool:
+        """Return True if the two are known to be different releases."""
+        return None not in self.versions and self.versions[0] != self.versions[1]
 
 
 class FormerLives:
@@ -61,34 +73,39 @@ class FormerLives:
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
 
-    def look(self, at_s: float, baselines: Mapping[str, Baseline]) -> None:
-        """Take the blocks in that this look has completed."""
+    def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
+        """Take in the blocks that this scrape has completed. `version`: of vLLM."""
         for engine, baseline in baselines.items():
-            life = self._lives.get(engine)
-            former = baseline.former
-            if not former.models:
-                self._lives.pop(engine, None)
-            elif life is None or life.process != former.ended:
-                self._lives[engine] = _Life(former.models, former.ended, at_s)
-            else:
-                _compare(life, baseline)
+            life, former = self._lives.get(engine), baseline.former
+            former.version_now = version or former.version_now
+            if life is None or life.process != former.ended:
+                versions = former.version, former.version_now
+                self._lives[engine] = _Life(former.models, former.ended, at_s, versions)
+            elif former.models:
+                _compare(life, baseline, late=at_s - life.began_s > FORMER_SECONDS)
+                former.surpassed = life.found
         for gone in self._lives.keys() - baselines.keys():
             del self._lives[gone]
 
     def judge(self, verdict: Verdict, at_s: float) -> Verdict:
-        """The verdict on one engine with what the process before it did."""
+        """Return the verdict on one engine with what the process before it did."""
         life = self._lives.get(verdict.engine or "")
-        if life is None or verdict.state == FIRING or at_s - life.began_s > FORMER_SECONDS:
+        if life is None or verdict.state == FIRING or not life.found:
             return verdict
-        if life.slow_s < SLOW_SECONDS:
-            return verdict
+        if at_s - life.compared_s > UNSEEN_SECONDS:
+            return replace(verdict, state=UNKNOWN)
         times = exp(life.log_ratio)
-        text = f"steps take {times:.1f} times as long as before the restart, at equal load"
+        shift = Shift(FORMER, life.log_ratio, life.page_s, harmed=True)
+        reached = fulfilled(shift)
+        since = "as before the restart"
+        if life.released:
+            since = f"since vLLM {life.versions[0]} was replaced by {life.versions[1]}"
+        text = f"steps take {times:.1f} times as long {since}, at equal load"
         return replace(
-            verdict, state=FIRING, cause="slow_engine",
-            severity="page" if life.page_s >= PAGE_SECONDS else "ticket",
+            verdict, state=FIRING, cause="slow_release" if life.released else "slow_engine",
+            severity="page" if reached else "ticket",
             summary=f"Engine {verdict.engine}: {text}",
-            evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text),),
+            evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text), *explained(shift, reached)),
             evidence_against=(
                 Evidence(name="own_past", value=None, text="this process was never seen to be faster"),
             ),
@@ -97,7 +114,7 @@ class FormerLives:
         )  # fmt: skip
 
 
-def _compare(life: _Life, baseline: Baseline) -> None:
+def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
     block = None if baseline.comparison is None else baseline.comparison.block
     if block is None or block.at_s <= life.at_s or block.long_prompts:
         return
@@ -110,15 +127,18 @@ def _compare(life: _Life, baseline: Baseline) -> None:
     if former is None or life.worked_s < WARM_SECONDS:
         return
     expected, deviation = former.seconds_of(tokens, usage), former.deviation(tokens, usage)
-    if expected is None or not former.familiar(former.doubt(deviation)):
+    if expected is None or not former.knows(tokens, usage):
         return
+    if late and not life.found:
+        return
+    life.compared_s = block.at_s
     ratio = life.log_ratio = log(block.step_seconds / expected)
     doubt = DEVIATIONS * deviation
-    life.page_s = life.page_s + block.seconds if ratio > max(PAGE_LOG_RATIO, doubt) else 0.0
+    life.page_s = life.page_s + block.seconds if ratio > max(_PAGE.log_ratio, doubt) else 0.0
     if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
         life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
     elif ratio < NORMAL_LOG_RATIO:
         life.normal_blocks += 1
-        if life.normal_blocks > 1 or life.slow_s < SLOW_SECONDS:
+        if life.normal_blocks > 1 or not life.found:
             life.slow_s, life.since_s = 0.0, None

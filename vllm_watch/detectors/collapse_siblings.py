@@ -10,6 +10,7 @@ from math import exp, log
 from statistics import median
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.detectors.consequences import SIBLINGS, Shift, explained, fulfilled
 from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
@@ -35,9 +36,6 @@ SMOOTH_SECONDS = 300.0
 
 KNOWN_SECONDS = 600.0
 """Of work until it is said."""
-
-PAGE_LOG_RATIO = log(1.45)
-"""As for an engine beside its own past."""
 
 _SPREAD_MIN = 0.015
 """Siblings that agree by chance are still taken to differ by so much, in log step time."""
@@ -98,8 +96,9 @@ class Siblings:
         beside.log_ratio += share * (ratio - beside.log_ratio)
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
-    def judge(self, verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
-        """The verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine."""
+    def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
+        """Return the verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine; `waits`:
+        requests wait at this one."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -119,7 +118,9 @@ class Siblings:
             return verdict
         if beside.since_s is None:
             beside.since_s = beside.at_s
-        return _slower(verdict, beside, beyond, len(others))
+        return _slower(
+            verdict, beside, Shift(SIBLINGS, beyond, beside.seconds, harmed=waits), len(others)
+        )
 
 
 def share_of(seconds: float, before_s: float) -> float:
@@ -142,7 +143,7 @@ def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | N
     """How long a step at this load takes by a sibling's model; where it never met the like, at most."""
     if model is None or not model.ready:
         return None
-    if model.familiar(model.doubt(model.deviation(*load))):
+    if model.familiar(*load):
         return model.seconds_of(*load)
     return model.met.longest_seconds(*load)
 
@@ -151,8 +152,8 @@ def _limit(others: Sequence[float]) -> float:
     return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
 
 
-def _slower(verdict: Verdict, beside: _Beside, beyond: float, count: int) -> Verdict:
-    times = exp(beyond)
+def _slower(verdict: Verdict, beside: _Beside, shift: Shift, count: int) -> Verdict:
+    times, reached = exp(shift.log_ratio), fulfilled(shift)
     text = f"at equal load its steps take {times:.2f} times as long as those of its {count} sibling engines"
     said = Evidence(name="siblings_step_time_ratio", value=times, expected=1.0, text=text)
     past = (
@@ -162,9 +163,9 @@ def _slower(verdict: Verdict, beside: _Beside, beyond: float, count: int) -> Ver
         verdict,
         state=FIRING,
         cause="slow_engine",
-        severity="page" if beyond >= PAGE_LOG_RATIO else "ticket",
+        severity="page" if reached else "ticket",
         summary=f"Engine {verdict.engine}: {text}",
-        evidence_for=(said,),
+        evidence_for=(said, *explained(shift, reached)),
         evidence_against=(Evidence(name="own_past", value=None, text=past),),
         since_seconds=beside.at_s - (beside.since_s or beside.at_s),
         measure=times,

@@ -46,10 +46,13 @@ class Detector(PerEngine[EngineJudge]):
             return verdicts  # nothing was seen that could be compared
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
-        self._former.look(view.at_s, baselines)
+        self._former.look(view.at_s, baselines, view.signals.version)
         self._work.look(baselines)
         ratios = {name: exp(one.quiet_ratio) for name, one in self.judges.items() if one.compared}
-        beside = (self._siblings.judge(verdict, ratios) for verdict in verdicts)
+        waiting = {name for name, one in self.judges.items() if one.harm.waits}
+        beside = (
+            self._siblings.judge(each, ratios, waits=each.engine in waiting) for each in verdicts
+        )
         alike = (self._work.judge(each, self._siblings.of(each.engine)) for each in beside)
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 

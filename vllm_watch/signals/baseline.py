@@ -20,6 +20,7 @@ from vllm_watch.signals.blocks import (
     DRAFTING,
     LOAD,
     LONG_PROMPTS,
+    MEDIA,
     Block,
     Blocks,
     began_anew,
@@ -35,10 +36,6 @@ SLOW_TOLERANCE = 0.18
 
 SLOW_DEVIATIONS = 2.0
 """... plus so many standard deviations of what is normal here, at this load."""
-
-SURE_DEVIATIONS = 4.0
-"""A load that was never met must be beyond twice as many before its steps are called slow for sure: the
-deviation is itself an estimate there."""
 
 SLOW_ALARM_SECONDS = 7.0
 """However slow, seconds until it is said: long prefills and host hiccups last a second or two."""
@@ -97,7 +94,8 @@ class Comparison:
     deviation: float | None  # standard deviation of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
-    sure: bool  # is it known well enough what steps of this load take to say that these are slow?
+    familiar: bool  # has the engine met such a load?
+    sure: bool  # are steps slow, and not for want of pages?
     slow: bool  # the alarm holds
     slow_now: bool  # this block is part of its reason
     starved: bool
@@ -169,11 +167,6 @@ class Baseline:
         expected = model.seconds_of(block.tokens_per_step, block.kv_usage or 0.0)
         return None if expected is None else log(block.step_seconds / expected)
 
-    def is_familiar(self, comparison: Comparison) -> bool:
-        """Has the engine met the load of this, its last block?"""
-        deviation = comparison.deviation
-        return deviation is not None and self.model.familiar(self.model.doubt(deviation))
-
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and what is in doubt, as plain values."""
         lacks = max(self._models, key=lambda each: self._models[each].blocks)
@@ -184,6 +177,7 @@ class Baseline:
             "slow": self.slow.export_state(),
             "starved": self.starved.export_state(),
             "drift": self.drift,
+            "former": self.former.export_state(),
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
@@ -194,7 +188,7 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, *ADAPTERS))
+            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
             self._lacks = known.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
@@ -202,6 +196,7 @@ class Baseline:
             self.slow.restore(state["slow"], level_max)
             self.starved.restore(state["starved"], level_max)
             self.drift = stored.number(state["drift"])
+            self.former.restore(stored.mapping(state.get("former", {})))
         except stored.DAMAGE:
             self.reset()
             raise
@@ -211,7 +206,7 @@ class Baseline:
         self._lacks = block.apart
         if self._lacks not in self._models:
             self._models[self._lacks] = StepModel()
-        ratio, expected, tolerated = self._slowness(block)
+        ratio, expected, tolerated, familiar = self._slowness(block)
         if self.model.ready and ratio is not None and tolerated is not None:
             self._score_slow(ratio, tolerated, block)
         else:
@@ -223,7 +218,6 @@ class Baseline:
         elif self.throughput.ready:
             self.starved.add(starvation, block.seconds)
         deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
-        crowded = self._is_crowded(block)
         comparison = Comparison(
             block=block,
             known=self.model.ready or self.throughput.ready,
@@ -232,7 +226,8 @@ class Baseline:
             deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
-            sure=deviation is not None and not crowded and self._is_sure(block, ratio, deviation),
+            familiar=familiar,
+            sure=ratio is not None and ratio >= SLOW_TOLERANCE and not self._is_crowded(block),
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
@@ -258,20 +253,24 @@ class Baseline:
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)
 
-    def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None]:
-        """(log ratio of step time to the expected, the expected, what is tolerated) of a block."""
+    def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
+        """Return the log ratio of a block's step time to the expected, that, the tolerated, and if its load is familiar.
+
+        At a load that was never met the fit is a guess, and only the limit that the loads met set to it is held
+        against the engine; unless slow steps brought it there, or doubt had arisen before.
+        """
         if block.step_seconds is None or block.tokens_per_step is None:
-            return None, None, None
-        usage = block.kv_usage or 0.0
-        expected = self.model.seconds_of(block.tokens_per_step, usage)
+            return None, None, None, False
+        load = block.tokens_per_step, block.kv_usage or 0.0
+        crowded, familiar = self.throughput.crowds(block), self.model.familiar(*load)
+        expected = self.model.seconds_of(*load) if crowded else self.model.usual_seconds(*load)
         if expected is None:
-            return None, None, None
-        deviation = self.model.deviation(block.tokens_per_step, usage)
-        return (
-            log(block.step_seconds / expected),
-            expected,
-            SLOW_TOLERANCE + SLOW_DEVIATIONS * deviation,
-        )
+            return None, None, None, False
+        if not (familiar or crowded) and self.slow.level < DOUBT:
+            longest = self.model.met.longest_seconds(*load) or 0.0
+            expected = max(expected, min(block.step_seconds, longest))
+        tolerated = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.deviation(*load)
+        return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
         """Score of a block: positive where requests wait for pages and less gets done than was usual.
@@ -333,26 +332,6 @@ class Baseline:
         if expected is None or none_waits:
             return False
         return block.running < STARVED_RUNNING * expected
-
-    def _is_sure(self, block: Block, ratio: float | None, deviation: float) -> bool:
-        """Whatever is not known of this load, are its steps slow?"""
-        if ratio is None or ratio < SLOW_TOLERANCE:
-            return False
-        doubt = self.model.doubt(deviation)
-        if self.model.familiar(doubt):
-            return True
-        beyond = ratio - SLOW_TOLERANCE
-        return beyond >= SURE_DEVIATIONS * doubt or self._beyond_limit(block)
-
-    def _beyond_limit(self, block: Block) -> bool:
-        """Are steps longer than any load that was met allows at this one?"""
-        longest = self.model.met.longest_seconds(
-            block.tokens_per_step or 0.0, block.kv_usage or 0.0
-        )
-        if longest is None or block.step_seconds is None:
-            return False
-        limit = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.scatter
-        return log(block.step_seconds / longest) > limit
 
     def _drift_allowed(self, tolerated: float) -> float:
         """More where the load is new, so that new loads are learnt."""

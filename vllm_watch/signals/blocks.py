@@ -28,9 +28,9 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 """What the load and the time of a step are reckoned from, as far as a look carries it."""
 
-LONG_PROMPTS, DRAFTING = "long_prompts", "drafting"
-"""Steps of a block in which long prompts were under way say too little of what they computed, and those with drafts cost
-what others do not: like looks that do not tell the load, they are learnt apart and judged by their like."""
+LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
+"""Steps of a block in which long prompts were under way say too little of what they computed, and those with drafts or
+images cost what others do not: like scrapes that lack the load, they are learnt apart and judged by their like."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """So do steps that switch between LoRA adapters: one to three at once, four to fifteen, or more."""
@@ -67,13 +67,14 @@ class Block:
     awaiting_kv: float = 0.0  # at its end: requests that wait for KV from elsewhere, and hold pages
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
     drafting: bool = False  # were tokens drafted for speculative decoding?
+    media: bool = False  # were images or the like asked for?
     adapters: int = 0  # LoRA adapters of running requests, the most at one look
     lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
 
     @property
     def apart(self) -> frozenset[str]:
         """What sets its steps apart: they are compared with those of blocks of which it is equal."""
-        special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting}
+        special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
         return self.lacks.intersection(LOAD).union(name for name in special if special[name])
@@ -170,6 +171,7 @@ class Blocks:
             awaiting_kv=requests_awaiting_kv(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
+            media=bool(_grown(a.mm_cache_queries, b.mm_cache_queries)),
             adapters=self._adapters,
             lacks=self._lacks,
         )

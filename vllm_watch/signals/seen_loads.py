@@ -10,8 +10,10 @@ from math import floor, log
 
 from vllm_watch.signals import stored
 
-GRAIN = log(1.5)
-"""Loads within so much (log) of each other are one: their mean is what was met."""
+NEAR = 1.5
+"""Loads within so many times of each other are one: their mean is what was met."""
+
+GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
 """A load was met when it was seen twice."""
@@ -41,7 +43,7 @@ class SeenLoads:
     def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
         """Take a healthy block in."""
         tokens, usage = max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage)
-        key = floor(log(tokens) / GRAIN), floor(log(usage) / GRAIN)
+        key = _key(tokens, usage)
         met = self._met.get(key)
         if met is None:
             if len(self._met) < LOADS_MAX:
@@ -51,6 +53,24 @@ class SeenLoads:
         for index, value in enumerate((step_seconds, tokens, usage), 1):
             met[index] += (value - met[index]) / met[0]
 
+    def has(self, tokens_per_step: float, kv_usage: float) -> bool:
+        """Return True if a load as large was met; one that is smaller lies between it and an empty step."""
+        tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
+        return any(
+            blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
+            for blocks, _, most_tokens, most_usage in self._met.values()
+        )
+
+    def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
+        """Return step seconds, tokens and KV usage of the met load that is most like this one; None if none was met."""
+        a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
+        met = (
+            (abs(x - a) + abs(y - b), each[1:])
+            for (x, y), each in self._met.items()
+            if each[0] >= BLOCKS_MIN
+        )
+        return min(met, default=(0, None))[1]
+
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
         """A healthy step at this load takes no longer than this; None while no load was met."""
         limits = [
@@ -59,3 +79,7 @@ class SeenLoads:
             if blocks >= BLOCKS_MIN
         ]
         return min(limits, default=None)
+
+
+def _key(tokens: float, usage: float) -> tuple[int, int]:
+    return floor(log(tokens) / GRAIN), floor(log(usage) / GRAIN)

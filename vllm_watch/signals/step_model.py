@@ -45,7 +45,7 @@ REPEAT_SECONDS = 15.0
 count as one when it is asked how well a load is known."""
 
 FAMILIAR = 2.0
-"""A load is familiar while what is not known of it widens the deviation no more than this."""
+"""The fit holds at a load while what is not known of it widens the deviation no more than this."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -82,6 +82,20 @@ class StepModel:
         expected = a + b * tokens_per_step + c * kv_usage
         return expected if expected > 0 else None
 
+    def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
+        """Return the same, but no less than steps of the most similar load took that was met: three parts do not
+        fit every engine, and one that was quiet for hours has taught little about a busy one."""
+        expected, near = (
+            self.seconds_of(tokens_per_step, kv_usage),
+            self.met.nearest(tokens_per_step, kv_usage),
+        )
+        fitted = near and self.seconds_of(near[1], near[2])
+        return (
+            expected
+            if not (expected and near and fitted)
+            else expected * max(1.0, near[0] / fitted)
+        )
+
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
         """Standard deviation of the log ratio at this load: the scatter, more where little is known."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
@@ -90,15 +104,20 @@ class StepModel:
         row = (1.0 / expected, tokens_per_step / expected, kv_usage / expected)
         return self.scatter * sqrt(1.0 + self._leverage(row))
 
-    def doubt(self, deviation: float) -> float:
-        """The same without the belief that every block told something new: what a name may rest on."""
-        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds) if self.seconds else 1.0
-        leverage = (deviation / self.scatter) ** 2 - 1.0
-        return self.scatter * sqrt(1.0 + repeats * max(0.0, leverage))
+    def familiar(self, tokens_per_step: float, kv_usage: float) -> bool:
+        """Return True if the engine has met such a load, and knows its steps."""
+        return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
-    def familiar(self, doubt: float) -> bool:
-        """Is that the doubt about a load which this engine has met?"""
-        return doubt <= FAMILIAR * self.scatter
+    def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
+        """Return True if the fit holds at this load, as far as its parts go on as they do where blocks taught them.
+
+        Blocks that repeat one batch taught it once.
+        """
+        if not self.seconds:
+            return False
+        leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0
+        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds)
+        return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
         """How little is known of such a load: 0 is well known, beyond 1 is guessed."""

@@ -20,6 +20,12 @@ SMOOTH_SECONDS = 8.0
 READY_SECONDS = 40.0
 """Healthy working time until the reference may be used."""
 
+ALIKE = 1.3
+"""Work, and KV cache for each request that runs, up to which they are as usual."""
+
+CROWD = 1.5
+"""Requests at once ÷ the usual from which they are a crowd: arrivals alone let them swing by less."""
+
 
 class Mean:
     """A mean weighted by time; nothing is forgotten until `memory` seconds, then slowly."""
@@ -129,6 +135,16 @@ class Throughput:
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
+
+    def crowds(self, block: Block) -> bool:
+        """Return True if far more requests run at once than usual, with contexts as long, for no more work.
+
+        By Little's law they stay longer: that load is of the engine's own making.
+        """
+        done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
+        if done is None or not usual or done > ALIKE:
+            return False
+        return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
         """Prompt and output tokens of a request that finished, mean, when well; None until known."""

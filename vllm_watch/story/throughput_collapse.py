@@ -37,6 +37,12 @@ STORY = Story(
             restart="No restart is advised yet: check the host first.",
             family="slow",
         ),
+        "slow_release": Cause(
+            "a slower release", "each step takes longer since another vLLM release",
+            first_step="Roll back to the release that the incident names as the one before, and report it to vLLM with both versions.",
+            restart="A restart does not help: the same release comes back.",
+            family="slow",
+        ),
         "thermal_throttle": Cause(
             "GPU slowed by heat or power", "a GPU throttles for heat or power",
             first_step="Run nvidia-smi -q -d PERFORMANCE,TEMPERATURE; check fans, airflow, power supply and power limit.",

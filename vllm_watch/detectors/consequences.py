@@ -1,0 +1,112 @@
+"""The one table of what makes a finding louder than a ticket, by how much, for how long, and whom it harms.
+
+A tester finds that something takes longer than a yardstick allows, and describes it as a `Shift`. How loud it is, and
+if a restart is advised, follows from `RULES` alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.support.durations import in_words
+
+OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
+
+PAGE, RESTART = "page", "restart"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a shift needs for a consequence."""
+
+    consequence: str
+    yardstick: str
+    times: float  # at least
+    seconds: float  # of work, at least, during which it was so
+    harm: bool = True  # only where users are harmed (signals/harm.py)
+    curable: bool = (
+        False  # only where a fresh process is known to be faster, and no cause outside explains it
+    )
+
+    @property
+    def log_ratio(self) -> float:
+        return log(self.times)
+
+
+RULES = (
+    Rule(PAGE, OWN_PAST, 1.7, 40.0),
+    Rule(RESTART, OWN_PAST, 1.7, 120.0, curable=True),
+    Rule(PAGE, SIBLINGS, 1.45, 600.0),
+    Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
+)
+"""By yardstick, the quietest first; each needs the one before it.
+
+1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a day at 1.45, one at 1.6,
+none at 1.7 in 24 seeds). 40 s: a burst of images is over by then. 120 s: a restart costs minutes of loading and every
+request in flight. 1.45 beside siblings, which share load and hardware, after as long as it takes to know them. 3.0
+beside the process before: no other GPU of the fleet, nor a flag, costs that, and no warm-up takes 180 s; all its users
+have had is that process, so it harms them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """What a tester found: by how much, for how long and beside what it takes longer."""
+
+    yardstick: str
+    log_ratio: float
+    seconds: float  # of work, without a block below the ratio of a page
+    harmed: bool
+    curable: bool = False
+
+
+def rule(consequence: str, yardstick: str) -> Rule:
+    """Return the rule for a consequence beside a yardstick."""
+    return next(
+        each for each in RULES if (each.consequence, each.yardstick) == (consequence, yardstick)
+    )
+
+
+def fulfilled(shift: Shift) -> Sequence[str]:
+    """Return the consequences beyond a ticket, the quietest first."""
+    found: list[str] = []
+    for each in RULES:
+        if each.yardstick == shift.yardstick:
+            if _lacking(each, shift):
+                break
+            found.append(each.consequence)
+    return found
+
+
+def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return the rule that spoke, and the next one with what it lacks. `reached`: consequences of the shift so far."""
+    said = reached[-1] if reached else "ticket"
+    text = f"a {said}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"
+    spoke = Evidence(
+        name="rule",
+        value=said,
+        text=text + (f" for {in_words(shift.seconds)}" if shift.seconds else ""),
+    )
+    for each in RULES:
+        if each.yardstick == shift.yardstick and each.consequence not in reached:
+            lacking = ", ".join(_lacking(each, shift)) or "to be seen once more"
+            return spoke, Evidence(
+                name="next_rule",
+                value=each.consequence,
+                text=f"a {each.consequence} needs {lacking}",
+            )
+    return (spoke,)
+
+
+def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
+    lacks = (
+        (shift.log_ratio < rule.log_ratio, f"{rule.times:.4g} times as long"),
+        (shift.seconds < rule.seconds, f"{in_words(rule.seconds)} of work like that"),
+        (rule.harm and not shift.harmed, "users who get less than in their worst minutes before"),
+        (
+            rule.curable and not shift.curable,
+            "a slowdown beyond those that went by themselves, with no cause outside",
+        ),
+    )
+    return [text for lacking, text in lacks if lacking]

@@ -1,0 +1,81 @@
+"""What users get from an engine now, against the worst minutes they have had of this process when it was well."""
+
+from math import exp
+from typing import Any
+
+from vllm_watch.signals import stored
+from vllm_watch.signals.blocks import Block
+
+HARM_TIMES = 1.5
+"""Tokens, or first tokens, that come so much later than in the worst usual minutes are a harm; at a fifth of its load
+an engine may be twice as slow and still serve each user as fast as at its peak."""
+
+USUAL = 3
+"""A minute is as users have had it when so many were as bad."""
+
+MINUTE_SECONDS, SMOOTH_SECONDS = 60.0, 20.0
+
+
+class Harm:
+    """Seconds per token and to the first token, and requests that wait."""
+
+    def __init__(self) -> None:
+        self._now: list[
+            float
+        ] = []  # smoothed: step seconds, seconds to first token, requests waiting
+        self._sums, self._seconds, self._well = (
+            [0.0, 0.0, 0.0],
+            0.0,
+            True,
+        )  # of the minute under way
+        self._worst: list[list[float]] = [[], [], []]  # minutes, the worst first
+
+    def add(self, block: Block, *, well: bool) -> None:
+        """Take a block in. `well`: nothing is in doubt."""
+        if not block.step_seconds:
+            return
+        first = (
+            block.first_token_seconds / block.prompts
+            if block.prompts and block.first_token_seconds
+            else None
+        )
+        before = self._now[1] if self._now else 0.0
+        values = [block.step_seconds, before if first is None else first, block.waiting_min]
+        share = 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
+        self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
+        self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
+        self._seconds, self._well = self._seconds + block.seconds, self._well and well
+        if self._seconds < MINUTE_SECONDS:
+            return
+        if self._well:
+            for worst, total in zip(self._worst, self._sums, strict=True):
+                worst.append(total / self._seconds)
+                worst.sort(reverse=True)
+                del worst[USUAL:]
+        self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
+
+    @property
+    def waits(self) -> bool:
+        """Return True if requests wait at every scrape."""
+        return bool(self._now) and self._now[2] >= 1.0
+
+    @property
+    def felt(self) -> bool:
+        """Return True if users are worse off than they have been, or as far as is known."""
+        if len(self._worst[0]) < USUAL or not self._now:
+            return True
+        step, first, waiting = (
+            now > HARM_TIMES * worst[-1] for now, worst in zip(self._now, self._worst, strict=True)
+        )
+        return step or (first and self._worst[1][-1] > 0.0) or (waiting and self.waits)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"now": list(self._now), "worst": [list(each) for each in self._worst]}
+
+    def restore(self, state: stored.Stored) -> None:
+        """Go on from there. Raises one of stored.DAMAGE."""
+        now, worst = stored.numbers(state["now"]), [stored.numbers(each) for each in state["worst"]]
+        if len(now) not in (0, len(self._worst)) or len(worst) != len(self._worst):
+            raise ValueError("three measures are kept")
+        self._now, self._worst = list(now), [list(each)[:USUAL] for each in worst]
