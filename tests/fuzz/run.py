@@ -94,13 +94,18 @@ def _ours(name: str, seconds: float) -> int:
 
 
 _ATHERIS = """
-import sys, atheris
+import faulthandler, sys, atheris
 with atheris.instrument_imports(include=["vllm_watch"]):
-    from tests.fuzz.run import bounded
+    from tests.fuzz.run import INPUT_SECONDS_MAX
     from tests.fuzz.targets import TARGETS
 name = sys.argv.pop(1)
+errors = sys.stderr
 with TARGETS[name]() as take:
-    atheris.Setup(sys.argv, take)
+    def watched(data):
+        faulthandler.dump_traceback_later(INPUT_SECONDS_MAX - 2, file=errors)  # of all threads
+        take(data)
+        faulthandler.cancel_dump_traceback_later()
+    atheris.Setup(sys.argv, watched)
     atheris.Fuzz()
 """
 

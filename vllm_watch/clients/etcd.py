@@ -152,9 +152,11 @@ class Etcd:
         if not any(each.startswith("https:") for each in access.endpoints):
             return True
         try:
-            for file in (access.ca_file, access.certificate_file, access.key_file):
+            for file in (access.ca_file, access.certificate_file):
                 if file is not None:
                     regular_file.check(file)
+            if access.key_file is not None:
+                regular_file.check(access.key_file, if_exposed="warned")
             context = ssl.create_default_context(cafile=access.ca_file)
             if access.certificate_file is not None:
                 context.load_cert_chain(access.certificate_file, access.key_file)

@@ -69,7 +69,9 @@ async def _get(
     url = f"{str(settings.prometheus_url).rstrip('/')}/api/v1/{what}"
     headers = {}
     if settings.token_file is not None:
-        token = await asyncio.to_thread(regular_file.read, settings.token_file, _TOKEN_BYTES_MAX)
+        token = await asyncio.to_thread(
+            regular_file.read, settings.token_file, _TOKEN_BYTES_MAX, if_exposed="warned"
+        )
         headers["Authorization"] = f"Bearer {token.decode().strip()}"
     timeout = aiohttp.ClientTimeout(total=settings.timeout_seconds)
     async with session.get(
