@@ -18,7 +18,7 @@ import aiohttp
 
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 4.0
@@ -140,7 +140,7 @@ class Etcd:
                 url, data=json.dumps(document), timeout=timeout, allow_redirects=False
             ) as response,
         ):
-            said = http_answer.document(await http_answer.body(response, ANSWER_BYTES_MAX))
+            said = json_text.read(await http_answer.body(response, ANSWER_BYTES_MAX))
         if not isinstance(said, dict):
             raise ValueError("what answers is no etcd")  # noqa: TRY004 - one kind for what is no JSON
         if response.status != 200 or "error" in said:  # noqa: PLR2004 - HTTP

@@ -25,6 +25,7 @@ from vllm_watch.restart.locks.past import Past, others, past
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, Limits
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support import json_text
 
 ASK_SECONDS = 20.0
 """For taking, renewing or giving back with all its tries."""
@@ -70,7 +71,7 @@ class Shared:
     def past(self, kept: Iterable[Kept]) -> tuple[str | None, tuple[Past, ...]]:
         """The last attempts as they are written, and read. Raises ValueError for what is not ours."""
         said = next((each.value for each in kept if each.key == self._past_key), None)
-        return said, () if said is None else pasts.from_json(json.loads(said))
+        return said, () if said is None else pasts.from_json(json_text.read(said))
 
     def past_change(self, old: str | None, past: tuple[Past, ...]) -> Change:
         value = json.dumps(pasts.to_json(past), separators=(",", ":"))
@@ -304,7 +305,7 @@ def _new_id() -> int:
 
 
 def _said(kept: Kept) -> dict[str, Any]:
-    said = json.loads(kept.value)
+    said = json_text.read(kept.value)
     return said if isinstance(said, dict) else {}
 
 
