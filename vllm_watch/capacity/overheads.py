@@ -18,6 +18,8 @@ def non_torch_bytes(settings: Settings) -> int:
         size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
     if settings.release < releases.LEAVES_OUT_CONTEXT:
         size += calibration.CONTEXT_GIB.value
+    elif releases.PROFILES_CLEAN_DEVICE <= settings.release < releases.LEAVES_OUT_CONTEXT_AGAIN:
+        size += calibration.LAZY_CONTEXT_GIB.value
     return int(size * GIB)
 
 
