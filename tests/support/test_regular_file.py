@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -56,6 +57,25 @@ def test_anything_but_a_file_is_refused(
     for reads in (regular_file.check, regular_file.opened, lambda each: regular_file.read(each, 9)):
         with pytest.raises(OSError, match=f"is {kind}, not a regular file"):
             reads(path)
+
+
+def test_a_file_that_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    """`/proc/kmsg` is a regular file to the kernel; reading it waits for the next message, unless it is asked not to."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    with regular_file.opened(path) as file:
+        assert not os.get_blocking(file.fileno())
+        assert file.read() == b"x"
+    if os.access("/proc/kmsg", os.R_OK):  # root's
+        reading = threading.Thread(target=_unread, args=(Path("/proc/kmsg"),), daemon=True)
+        reading.start()
+        reading.join(20)
+        assert not reading.is_alive()
+
+
+def _unread(path: Path) -> None:
+    with suppress(OSError):
+        regular_file.read(path, 1 << 26)
 
 
 def test_a_file_has_so_many_bytes_at_most(tmp_path: Path) -> None:

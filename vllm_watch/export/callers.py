@@ -25,7 +25,8 @@ _OF_CLIENTS = re.compile(
 )
 """Headers that curl, browsers, probes and Prometheus send of themselves, in lower case."""
 
-_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::[0-9]{1,5})?")
+PORT_MAX = 65_535
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::([0-9]{1,5}))?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -117,4 +118,4 @@ def _is_address(host: str) -> bool:
 def _name_of(host: str) -> str | None:
     """Return the name or address in a Host header, without its port; None unless the whole of it is HOST:PORT."""
     found = _HOST.fullmatch(host.lower())
-    return found[1] if found else None
+    return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

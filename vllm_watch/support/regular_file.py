@@ -59,9 +59,10 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
     descriptor = os.open(path, _FLAGS | (0 if follow else os.O_NOFOLLOW))
     try:
         mode = os.fstat(descriptor).st_mode
-        if not (pipes and stat.S_ISFIFO(mode)):
+        if pipes and stat.S_ISFIFO(mode):
+            os.set_blocking(descriptor, True)
+        else:  # the kernel has files that are regular and never end, such as /proc/kmsg: they seem to end
             refuse_odd(path, mode)
-        os.set_blocking(descriptor, True)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
         os.close(descriptor)
@@ -79,7 +80,7 @@ def read(
     """
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
-        body = file.read(bytes_max + 1)
+        body = file.read(bytes_max + 1) or b""  # None: there is nothing to be read yet
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
