@@ -218,14 +218,15 @@ def query(name: str, schema: Schema, *, required: bool = False) -> Schema:
     return {"name": name, "in": "query", "required": required, "schema": schema}
 
 
-def change(summary: str, body: str, *refusals: int, name: str | None = None, good: str = "Said") -> Schema:  # fmt: skip
-    """An operation that changes something: with a token, and a small JSON body."""
+def change(summary: str, body: str | None, *refusals: int, name: str | None = None, good: str = "Said") -> Schema:  # fmt: skip
+    """An operation that changes something: with a token, and a small JSON body (None: it is not read)."""
     known = said(ref(good), "Done.")
     found: Schema = {
         "summary": summary, "security": [{"token": []}],
-        "requestBody": {"content": {"application/json": {"schema": ref(body)}}},
         "responses": answers(known, 409, 503, 504, *refusals) | {"202": said(ref(good), "Begun.")},
     }  # fmt: skip
+    if body is not None:
+        found["requestBody"] = {"content": {"application/json": {"schema": ref(body)}}}
     if name is not None:
         schema = {"type": "string", "minLength": 1}
         found["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema}]
@@ -254,7 +255,7 @@ def paths() -> Schema:
         "/metrics": {"get": {"summary": "Prometheus' text format, or OpenMetrics", "responses": answers(plain("text/plain", "Metrics."))}},
         "/-/healthy": {"get": {"summary": "The process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},
         "/-/ready": {"get": {"summary": "There are results to show", "responses": answers(plain("text/plain", "There are.")) | {"503": plain("text/plain", "Not yet, and why.")}}},
-        "/-/reload": change("Read the configuration again; on this host without a token, too", "Nothing", 404, 500, good="Reloaded"),
+        "/-/reload": change("Read the configuration again; on this host without a token, too", None, 404, 500, good="Reloaded"),
         "/api/v1/status": {"get": {"summary": "Everything at this moment", "responses": answers(said(ref("Status")))}},
         "/api/v1/incidents": {"get": {
             "summary": "Open incidents, and the last that ended",

@@ -1,6 +1,6 @@
-"""Files that somebody names, and answers over HTTP, are read in one way: bounded in bytes and time.
+"""Files that somebody names, answers over HTTP and JSON are read in one way: bounded in bytes, time and depth.
 
-`support/regular_file.py` reads files, `clients/http_answer.py` reads answers. Whatever else opens or reads in the
+`support/regular_file.py` reads files, `clients/http_answer.py` answers, `support/json_text.py` JSON. Whatever else opens or reads in the
 package is listed here with the reason.
 """
 
@@ -8,7 +8,7 @@ import ast
 
 from tests.test_conventions import ROOT, SOURCES, tree
 
-OPENING = {"open", "os.open", "gzip.open", "io.open", "tarfile.open", "urllib.request.urlopen"}  # fmt: skip
+OPENING = {"json.load", "json.loads", "open", "os.open", "gzip.open", "io.open", "tarfile.open", "urllib.request.urlopen"}  # fmt: skip
 READING = {"read_text", "read_bytes"}
 OF_ANSWERS = {"read", "readany", "readchunk", "readline", "iter_any", "iter_chunked", "iter_chunks"}
 
@@ -16,6 +16,7 @@ KERNEL = "a file of the kernel's (procfs), which always ends and cannot be repla
 OWN = "we write it"
 ALLOWED = {
     "support/regular_file.py": "the one way",
+    "support/json_text.py": "the one way",
     "support/private_files.py": "the one way to write",
     "clients/http_answer.py": "the one way",
     "export/page_files.py": "files of the installed package",
@@ -28,6 +29,7 @@ ALLOWED = {
     "support/vllm_flags.py": "a file of the installed package",
     "sources/own_trouble.py": "/dev/null, to see whether a descriptor is left",
     "__main__.py": "/dev/null",
+    "lab/server.py": "the simulated engine; what it answers to a bad request is its own",
     "restart/evidence.py": OWN,
     "restart/locks/file.py": OWN,
     "sources/recording.py": OWN,
@@ -78,7 +80,7 @@ def test_each_kind_of_reader_is_found() -> None:
     lines = (
         'open("f")', 'with path.open() as f: pass', 'path.open("rb")', 'os.open(path, 0)', 'path.read_text()', 'path.read_bytes()',
         'response.content.read(9)', 'answer.content.iter_any()', 'request.content.iter_chunked(9)', 'response.json()',
-        'gzip.open(path)', 'urllib.request.urlopen(url)',
+        'gzip.open(path)', 'json.loads(text)', 'urllib.request.urlopen(url)',
     )  # fmt: skip
     for line in lines:
         assert odd(ast.parse(line)), line

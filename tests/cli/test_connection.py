@@ -49,8 +49,10 @@ class Site:
         (folder / "client-both.pem").write_bytes(
             client.certificate.read_bytes() + client.key.read_bytes()
         )
+        (folder / "client-both.pem").chmod(0o600)
         for name, text in {"user": f"ana:{PASSWORD}\n", "wrong": "ana:x\n", "bad": "ana\n"}.items():
             (folder / name).write_text(text)
+            (folder / name).chmod(0o600)
         tls = {
             "cert_file": "server.pem", "key_file": "server.key", "client_ca_file": "authority.pem",
             "client_auth_type": "RequireAndVerifyClientCert",

@@ -97,6 +97,7 @@ async def test_whom_it_cannot_ask(tmp_path):
         one.token_file.write_text("another-token-of-enough-characters")
         file = tmp_path / "other"
         file.write_text("a-wrong-token-of-enough-characters")
+        file.chmod(0o600)
         one.token_file = file
         status, _, err = await run(one, "resume")
         assert (status, "This needs a token" in err) == (2, True)

@@ -61,6 +61,15 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
         r"start again unchanged", r"--max-model-len 1632|--tensor-parallel-size",
     ),
+    "a large piece, in a phase that no line shows": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 5.00 GiB is free.",
+        r"no line of this log shows in which phase", r"--max-num-batched-tokens|--max-model-len|--gpu-memory-utilization",
+    ),
+    "a large piece of the profiling run": (
+        "INFO 02-26 10:00:00 [gpu_model_runner.py:1] Model loading took 14.9 GiB and 3.1 seconds\n"
+        "ERROR 02-26 10:00:10 [core.py:300] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB.",
+        r"--max-num-batched-tokens 2048", r"no line of this log shows",
+    ),
     "a tokenizer of transformers 5": (
         "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
         r"transformers 5[\s\S]*tokenizer_class", r"chat.template",
@@ -176,6 +185,19 @@ def changing(failure: Failure) -> list[Cure]:
     """Return the cures that change something."""
     every = (*failure.cures, *(each for variant in failure.variants for each in variant.cures))
     return [each for each in every if CHANGES.match(each.fix.command or "")]
+
+
+LOOKS = re.compile(
+    r"(?:first )?(?:see|look|read|compare|check|search|ask the kernel|get the whole log|give the lines|find)\b|run again with NCCL"
+)
+
+
+@for_each(FAILURES)
+def test_what_has_no_condition_only_looks(failure: Failure) -> None:
+    """Whatever its command: in words, too, it changes nothing. A variant's cures have its condition."""
+    assert [each.fix.what for each in failure.cures if each.when.empty and not LOOKS.match(each.fix.what)] == []  # fmt: skip
+    conditions = [each.when for each in failure.variants]
+    assert [each for each in conditions if each.empty] == []
 
 
 @for_each(FAILURES)

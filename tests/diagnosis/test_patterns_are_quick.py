@@ -9,8 +9,14 @@ import pytest
 
 from tests.for_each import for_each
 from vllm_watch.diagnosis import facts, lines, phases, scanner
-from vllm_watch.diagnosis.catalogue import RULES
-from vllm_watch.diagnosis.families import memory_numbers, parallel_numbers, serving_numbers
+from vllm_watch.diagnosis.catalogue import FAILURES, RULES
+from vllm_watch.diagnosis.families import (
+    memory_numbers,
+    model_numbers,
+    parallel_numbers,
+    serving_numbers,
+)
+from vllm_watch.diagnosis.rule import Cure, Variant
 
 FILLERS = ("a", "1", " ", ".", "-", "_", "/", "A", "a ", "1.")
 WORDS_MAX = 12
@@ -24,13 +30,29 @@ def _of(module: ModuleType) -> Iterator[re.Pattern[str]]:
     yield from (each for each in vars(module).values() if isinstance(each, re.Pattern))
 
 
+def _conditions() -> Iterator[re.Pattern[str]]:
+    """Those of rules, variants and cures, which are asked of whole messages and logs."""
+    conditioned: list[Variant | Cure] = []
+    for failure in FAILURES.values():
+        conditioned += (
+            *failure.cures,
+            *failure.variants,
+            *(each for variant in failure.variants for each in variant.cures),
+        )
+    for condition in (*(each.when for each in conditioned), *(rule.needs for rule in RULES)):
+        yield from (
+            each for each in (condition.says, condition.lacks, condition.seen) if each is not None
+        )
+
+
 PATTERNS = {
     each.pattern: each
     for each in (
         *(rule.pattern for rule in RULES if rule.pattern is not None),
         *(fact.pattern for fact in facts.FACTS),
         *(each for module in (lines, phases, scanner) for each in _of(module)),
-        *(each for module in (memory_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
+        *(each for module in (memory_numbers, model_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
+        *_conditions(),
     )
 }  # fmt: skip
 

@@ -78,7 +78,7 @@ async def test_every_changing_endpoint_without_with_wrong_and_with_right_token(
         assert await status_of(one, method, path, JSON, proxied, body=BODY) == 401, path
         bare = f"Authorization: {TOKEN}"
         assert await status_of(one, method, path, JSON, bare, body=BODY) == 401, path
-        for wrong in (WRONG, TOKEN + "x", TOKEN[:-1]):
+        for wrong in (WRONG, TOKEN + "x", TOKEN[:-1], "\xff" * 20):
             assert await status_of(one, method, path, JSON, bearer(wrong), body=BODY) in (401, 429)
         right = await status_of(one, method, path, JSON, bearer(TOKEN), body=BODY)
         assert right not in (401, 403, 405, 415, 421, 429, 500), (path, right)
@@ -90,6 +90,7 @@ FOREIGN = {
     "a page of another site": ("Origin: http://evil.example",),
     "a page without an origin": ("Origin: null",),
     "a page of another port": ("Origin: http://localhost:1",),
+    "an origin that is no URL": ("Origin: http://[",),
     "a browser that says so": ("Sec-Fetch-Site: cross-site",),
     "a browser at a sibling site": ("Sec-Fetch-Site: same-site",),
 }

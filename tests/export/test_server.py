@@ -296,6 +296,7 @@ async def test_without_configuration_there_is_nothing_to_reload():
         ("127.0.0.1", "[::1]evil.example:9464", 421),
         ("127.0.0.1", "localhost:9470.evil.example", 421),
         ("127.0.0.1", "127.0.0.1:80:evil", 421),
+        ("127.0.0.1", "localhost:99999", 421),
         ("127.0.0.1", "localhost:", 421),
         ("127.0.0.1", "evil@localhost", 421),
         ("127.0.0.1", "localhost/evil", 421),

@@ -3,31 +3,52 @@
 import asyncio
 import contextlib
 import io
+import json
+import os
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+import aiohttp
 from structlog.testing import capture_logs
 
+from tests.capacity.models import LLAMA_31_8B
 from tests.cli.answering import answer, answering
 from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
+from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.preflight import files as preflight_files
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
+from vllm_watch.config import Config
 from vllm_watch.discovery import kubernetes as discovery_kubernetes
 from vllm_watch.discovery.files import FileTargets
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import otlp_exporter, web_config
+from vllm_watch.export import tls as web_tls
+from vllm_watch.notify import apprise
 from vllm_watch.restart import blockers
-from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
+from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target, server_process
+from vllm_watch.restart.locks import file as file_lock
+from vllm_watch.restart.locks import lease
+from vllm_watch.settings import tls, web
 from vllm_watch.settings.hooks import DockerHook, KubernetesHook
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
-from vllm_watch.settings.target import KubernetesDiscovery
-from vllm_watch.sources import what_answered
+from vllm_watch.settings.stages import CanarySettings
+from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig
+from vllm_watch.sources import canary, http, vllm, what_answered
+from vllm_watch.sources.neighbours import Neighbours
+from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.prometheus_history import History
+from vllm_watch.state import seal
 from vllm_watch.support import token_file
 
+LEASE = LockSettings(kind="lease", namespace="serving")
 TOKEN = "a-token-of-enough-characters"
 STATUSES = ("200 OK", "201 Created", "409 Conflict", "404 Not Found", "429 Too Many", "500 Oh")
 CALL = call(pod="llama-0", namespace="serving", process_start_time=1.8e9)
@@ -54,15 +75,95 @@ def files() -> Iterator[object]:
             assert targets or problems or data.strip() in (b"[]", b"{}") or b"targets" in data
             with capture_logs():
                 token_file.TokenFile("ana", paths[2], ()).digest()
-            for read in (what_answered.read_key, _secret, otlp_exporter._headers, web_config._load):
-                with contextlib.suppress(OSError, WatchError):
+            chat = apprise.Notifier.__new__(apprise.Notifier)
+            chat._settings = AppriseNotifier(name="chat", urls_file=paths[2])
+            with capture_logs(), contextlib.suppress(OSError, WatchError):
+                chat._file()
+            for read in (
+                what_answered.read_key,
+                _secret,
+                otlp_exporter._headers,
+                web_config._load,
+                _tls,
+            ):
+                with contextlib.suppress(OSError, WatchError, tls.TlsFileError):
                     read(paths[2])
 
         yield take
 
 
+def _tls(path: Path) -> None:
+    with contextlib.suppress(ConfigError):
+        web_tls._certify(
+            ssl.create_default_context(), web.TlsSettings(cert_file=path, key_file=path)
+        )
+    tls._certify(ssl.create_default_context(), path, path)
+
+
 def _secret(path: Path) -> bytes:
     return signed_post.read_secret(path, "secret_file")
+
+
+@contextmanager
+def state() -> Iterator[object]:
+    """What stands in our folders: a lock, the state's generation, a PID: read, or damaged."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lock = file_lock.Lock(folder, "restart", slots=1, ttl_seconds=30.0)
+        paths = (lock._file, folder / seal.NAME, folder / "pid")
+
+        def take(data: bytes) -> None:
+            # Most of a lock's file is of another boot unless it names this one.
+            for path in paths:
+                path.write_bytes(data.replace(b"BOOT", file_lock._boot_id().encode()))
+            held = asyncio.run(lock.acquire("us", "attempt-1"))
+            assert held.held in (True, False, None)
+            asyncio.run(lock.release())
+            with contextlib.suppress(OSError):
+                seal.marked(folder)
+            with contextlib.suppress(server_process.HookError):
+                server_process._of_pid_file(paths[-1], {})
+
+        yield take
+
+
+OF_THE_MODEL = ("config.json", "model.safetensors.index.json", "hf_quant_config.json", "model-1.safetensors")  # fmt: skip
+
+
+@contextmanager
+def checkpoint() -> Iterator[object]:
+    """A model's files, here and on the Hub, for `capacity` and `preflight`: an exit status, and no traceback."""
+    with tempfile.TemporaryDirectory() as name, answering() as one:
+        folder, one.pause_s = Path(name), 0.0
+        machine = ("--gpu-name", "H100", "--gpus", "2", "--json")
+        whole = folder / "whole.json"
+        whole.write_text(json.dumps(LLAMA_31_8B))
+        (folder / "hub/models--a--b/refs").mkdir(parents=True)
+        commands = [
+            ["capacity", name, *machine],
+            ["capacity", "nobody/nothing", "--from-hub", *machine],
+            ["capacity", "a/b", *machine],
+            ["capacity", str(whole), "--speculative-config", f'{{"model": "{name}"}}', *machine],
+        ]
+
+        def take(data: bytes) -> None:
+            for each in (*OF_THE_MODEL, "hub/models--a--b/refs/main"):
+                (folder / each).write_bytes(data)
+            one.pieces = (answers(data),)
+            for command in commands:
+                _command(command, (0, 2, 3))
+            preflight_files._looked_at(folder, "folder", None, {})
+
+        with patch.dict(os.environ, {"HF_ENDPOINT": one.url, "HF_HOME": name}):
+            yield take
+
+
+def _command(words: list[str], statuses: tuple[int, ...]) -> None:
+    said, wrong = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
+        status = main(words)
+    assert status in statuses
+    assert status != exit_status.WRONG_USAGE or wrong.getvalue().startswith("vllm-watch: "), wrong.getvalue()  # fmt: skip
 
 
 COMMANDS = (
@@ -85,11 +186,7 @@ def daemon() -> Iterator[object]:
                 with_token = (
                     ("--token-file", str(token)) if command[0] in ("pause", "approve") else ()
                 )
-                said, wrong = io.StringIO(), io.StringIO()
-                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
-                    status = main([*command, "--url", one.url, *with_token])
-                assert status in (0, 1, 2)
-                assert status != 2 or wrong.getvalue().startswith("vllm-watch: "), wrong.getvalue()
+                _command([*command, "--url", one.url, *with_token], (0, 1, 2))
 
         yield take
 
@@ -123,6 +220,9 @@ def cluster() -> Iterator[object]:
                 await hook.refusal(CALL)
                 await hook.rehearse(CALL)
                 await hook.restart(CALL)
+            # An id of our own choice would be another in each run of one input.
+            held = await lease.make(LEASE, tools).acquire("us", "attempt-1")
+            assert held.held in (True, False, None)
 
         def take(data: bytes) -> None:
             logged.clear()
@@ -132,6 +232,7 @@ def cluster() -> Iterator[object]:
         with (
             patch.object(kubernetes_target, "in_cluster", lambda _: access),
             patch.object(kubernetes, "LOOK_SECONDS", 0.05),
+            patch.object(lease, "in_cluster", lambda _: access),
         ):
             yield take
 
@@ -159,6 +260,30 @@ async def _hook(hook: docker.Hook) -> None:
 
 
 @contextmanager
+def engine() -> Iterator[object]:
+    """What an engine answers at every path: observed and asked for a token, or it is said why not."""
+    with answering() as one:
+        one.pause_s = 0.0
+        target = TargetConfig(url=one.url)
+        scrape = Config(targets=(target,)).scrape_for(target)
+
+        async def all_of_it() -> None:
+            async with http.new_session() as session:
+                neighbours = Neighbours(ProcessListing(Path("/proc")), Path("/proc"))
+                source = vllm.VllmSource(target.identity(), scrape, session, neighbours)
+                await source.observe()
+                for understand in (vllm._version, vllm._models, *vllm._UNDERSTOOD.values()):
+                    await source._ask_json("/version", understand)
+                await canary.CanarySource(target.identity(), CanarySettings(), scrape, session).ask("m", None)  # fmt: skip
+
+        def take(data: bytes) -> None:
+            one.pieces = (answers(data),)
+            asyncio.run(all_of_it())
+
+        yield take
+
+
+@contextmanager
 def services() -> Iterator[object]:
     """What Prometheus and a webhook's receiver answer: a yes only where it was said; else why not."""
     with answering() as one:
@@ -169,6 +294,11 @@ def services() -> Iterator[object]:
             async with signed_post.new_session() as session:
                 for each in await blockers.ask(settings, session):
                     assert each.allows in (True, False, None)
+            async with aiohttp.ClientSession() as session:
+                stored = History(one.url, session, {})
+                with contextlib.suppress(WatchError):
+                    for each in await stored.targets("", 1.7e9, 1.7e9 + 60):
+                        _ = [made async for made in stored.observations(each, 1.7e9, 1.7e9 + 60)]
             posted = await signed_post.post(signed_post.new_session, one.url, b"{}", {}, 5.0, 1.8e9)
             assert posted.end in ("answered", "no_answer", "cut_off", "not_reached")
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import NamedTuple
@@ -76,6 +77,13 @@ def fuzz(take: Target, begun_with: list[bytes], seconds: float, seed: int = 1) -
     return Run(inputs, time.monotonic() - began_s)
 
 
+def keep(name: str, data: bytes) -> Path:
+    """Write what broke a target into its corpus."""
+    path = CORPUS / name / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.write_bytes(data)
+    return path
+
+
 def _ours(name: str, seconds: float) -> int:
     seed = int.from_bytes(os.urandom(4))
     with TARGETS[name]() as take:
@@ -87,20 +95,27 @@ def _ours(name: str, seconds: float) -> int:
     )
     if run.found is None:
         return 0
-    path = CORPUS / name / f"found-{hashlib.sha256(run.found).hexdigest()[:12]}"
-    path.write_bytes(run.found)
-    print(f"{name}: {type(run.fault).__name__}: {run.fault}\nkept as {path}")
+    print(f"{name}: {type(run.fault).__name__}: {run.fault}\nkept as {keep(name, run.found)}")
     return 1
 
 
 _ATHERIS = """
-import sys, atheris
+import faulthandler, sys, atheris
 with atheris.instrument_imports(include=["vllm_watch"]):
-    from tests.fuzz.run import bounded
+    from tests.fuzz.run import INPUT_SECONDS_MAX, keep
     from tests.fuzz.targets import TARGETS
 name = sys.argv.pop(1)
+errors = sys.stderr
 with TARGETS[name]() as take:
-    atheris.Setup(sys.argv, take)
+    def watched(data):
+        faulthandler.dump_traceback_later(INPUT_SECONDS_MAX - 2, file=errors)  # of all threads
+        try:
+            take(data)
+        except Exception:
+            keep(name, data)
+            raise
+        faulthandler.cancel_dump_traceback_later()
+    atheris.Setup(sys.argv, watched)
     atheris.Fuzz()
 """
 

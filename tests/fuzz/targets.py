@@ -253,4 +253,7 @@ TARGETS = {
     "cluster": readers.cluster,
     "engine_api": readers.engine_api,
     "services": readers.services,
+    "engine": readers.engine,
+    "state": readers.state,
+    "checkpoint": readers.checkpoint,
 }

@@ -14,6 +14,8 @@ def non_torch_bytes(settings: Settings) -> int:
     size = calibration.NON_TORCH_ONE_GPU_GIB.value
     if ranks > 1:  # NCCL keeps buffers for every peer
         size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
+    if releases.PROFILES_CLEAN_DEVICE <= settings.release < releases.LEAVES_OUT_CONTEXT:
+        size += calibration.LAZY_CONTEXT_GIB.value
     return int(size * GIB)
 
 

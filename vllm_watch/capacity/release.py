@@ -24,7 +24,9 @@ class Release(NamedTuple):
 OLDEST = Release(0, 6, 0)  # plans of earlier ones are refused
 NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
 
-PROFILES_CLEAN_DEVICE = Release(0, 6, 4)  # peak above what is left once the cache is emptied
+# Peak above what is left once the cache is emptied (PR 9352): all that is used counts, ...
+PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
+LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... and from here on what grew while it profiled
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
@@ -35,21 +37,15 @@ SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 
 HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
 V0_IS_GONE = Release(0, 11, 0)
 LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
-STATE_PAGES_FOR_PREFIXES = Release(
-    0, 20, 0
-)  # hybrids cache prefixes by default: two states a request
+STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default: two states of hybrids a request
 STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
 STATE_CHECKPOINTS = Release(0, 32, 0)  # seen there: Mamba 2 and KDA keep one more for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log says concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
-GRAPHS_IN_BUDGET = Release(
-    0, 21, 0
-)  # CUDA graphs are profiled and taken from the KV cache (PR 30515)
+GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and taken (PR 30515)
 UTILIZATION_92 = Release(0, 20, 0)  # the default was 0.90
 WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches under async scheduling
-NULL_BLOCK_RESERVED = Release(
-    0, 26, 0
-)  # one block is kept back when it is checked whether a request fits
+NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
 
 
 # The last patch of each minor release that had more than one: who says "0.6" means what pip gave him.

@@ -19,12 +19,14 @@ from vllm_watch.restart.due_times import next_due
 from vllm_watch.settings import windows
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support import logs
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
+    logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.file, environ=os.environ)
     if config.web_config is not None:
         check(config.web_config)

@@ -15,9 +15,11 @@ from vllm_watch.errors import WatchError
 from vllm_watch.restart import hook_kinds
 from vllm_watch.restart.hooks.base import Finding, HookCall, Tools
 from vllm_watch.settings import web
+from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
@@ -44,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Rehearse; the exit status says whether all is healthy."""
+    logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
     daemon = connection.of(arguments, _watcher_url(config))

@@ -14,6 +14,8 @@ from vllm_watch.notify import base, kinds, kubernetes_events
 from vllm_watch.notify.base import Finding
 from vllm_watch.notify.words import Links, trial_message
 from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents
+from vllm_watch.settings.stages import LogSettings
+from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, send, and say how it went."""
+    logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     kind, settings = _settings(config, arguments.name)
     findings = asyncio.run(_test(config, settings))

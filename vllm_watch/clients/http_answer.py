@@ -5,9 +5,8 @@ An answer comes in as many pieces as the network makes of it, so a single read r
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import Protocol
 
 import aiohttp
 
@@ -70,11 +69,3 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
             yield line
         if len(rest) > bytes_max:
             raise TooLongError(bytes_max)
-
-
-def document(text: bytes) -> Any:
-    """Return what JSON holds. Raises ValueError, also for one that is nested too deep."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None

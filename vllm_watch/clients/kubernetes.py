@@ -20,7 +20,7 @@ import aiohttp
 from vllm_watch import __version__
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
@@ -232,7 +232,7 @@ async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
     """Raises ValueError for a line that is not an event."""
     async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
         async for line in lines:
-            event = http_answer.document(line)
+            event = json_text.read(line)
             if not isinstance(event, dict):
                 raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
             if not take(event):
@@ -242,7 +242,7 @@ async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
     body = await http_answer.body(response, ANSWER_BYTES_MAX)
     try:
-        document = http_answer.document(body)
+        document = json_text.read(body)
     except ValueError:
         document = {"message": body[:_SAID_CHARACTERS_MAX].decode(errors="replace")}
     after = response.headers.get("Retry-After", "").strip()

@@ -58,7 +58,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 def read_secret(file: Path, key: str) -> bytes:
     """Return what the file holds, without white space at its ends. Raises WatchError, which names `key`."""
     try:
-        secret = regular_file.read(file, _SECRET_BYTES_MAX).strip()
+        secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
         cause = f"{key} cannot be read: {error.strerror}"
         raise WatchError(cause, "name a file that vllm-watch may read") from None

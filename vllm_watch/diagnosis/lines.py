@@ -1,7 +1,8 @@
 """One line of a log as vLLM wrote it: without colours, docker's JSON around it, or bytes that are no text."""
 
-import json
 import re
+
+from vllm_watch.support import json_text
 
 LINE_BYTES_MAX = 16 << 10
 """Of a longer line only the beginning is read: messages come first, prompts and dumps after."""
@@ -36,8 +37,8 @@ def uncoloured(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
+        said = json_text.read(text)
+    except ValueError:
         return text
     log = said.get("log") if isinstance(said, dict) else None
     return log if isinstance(log, str) else text

@@ -36,7 +36,7 @@ _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
 )
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
-_TOKENS = re.compile(r"generation throughput: (?!0\.0\b)[\d.]+|\" 200\b|Finished request")
+_TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|" 200 OK|Finished request')
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
 )

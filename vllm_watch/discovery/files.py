@@ -6,7 +6,6 @@ Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labe
 """
 
 import glob
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from vllm_watch.settings import yaml_text
 from vllm_watch.settings.base import quoted
 from vllm_watch.settings.errors import dotted, explained
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import HIDDEN
 
 _FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
@@ -82,9 +81,7 @@ def _groups(path: str) -> list[tuple[list[Any], dict[str, str]]]:
         raise ConfigError(f"{path}: is empty", "write [] for no targets")
     if path.endswith(".json"):
         try:
-            data = json.loads(text)
-        except RecursionError:
-            raise ConfigError(f"{path}: is nested too deep", "look for open brackets") from None
+            data = json_text.read(text)
         except ValueError as error:
             raise ConfigError(
                 f"{path}: is not JSON: {error}", "write it whole, then rename it"

@@ -120,4 +120,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode()[:TOKEN_BYTES_MAX]
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # the bytes that came

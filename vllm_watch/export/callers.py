@@ -7,7 +7,6 @@ requests carry its own name in Host or Origin, which is how they are told apart.
 import ipaddress
 import re
 from collections.abc import Callable, Collection
-from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
@@ -26,7 +25,8 @@ _OF_CLIENTS = re.compile(
 )
 """Headers that curl, browsers, probes and Prometheus send of themselves, in lower case."""
 
-_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::[0-9]{1,5})?")
+PORT_MAX = 65_535
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::([0-9]{1,5}))?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -93,7 +93,7 @@ def _foreign(request: web.Request) -> web.Response | None:
     as a form would.
     """
     origin = request.headers.get("Origin", "")
-    own = urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower()
+    own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     if (origin and not own) or site not in ("same-origin", "none"):
         return refusal(
@@ -118,4 +118,4 @@ def _is_address(host: str) -> bool:
 def _name_of(host: str) -> str | None:
     """Return the name or address in a Host header, without its port; None unless the whole of it is HOST:PORT."""
     found = _HOST.fullmatch(host.lower())
-    return found[1] if found else None
+    return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

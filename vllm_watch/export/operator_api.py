@@ -16,6 +16,7 @@ from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResp
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import to_json
+from vllm_watch.support import json_text
 from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
@@ -166,7 +167,7 @@ class _Body:
 
 def _document(body: bytes) -> Mapping[str, Any]:
     try:
-        document = http_answer.document(body)
+        document = json_text.read(body)
     except ValueError:
         raise WatchError("The body is not JSON", "Send a JSON object") from None
     if not isinstance(document, dict):

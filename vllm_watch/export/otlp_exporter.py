@@ -106,7 +106,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
 def _headers(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
-    text = regular_file.read(file, _FILE_BYTES_MAX).decode(errors="replace")
+    text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="warned").decode(errors="replace")
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, value = line.partition(":")

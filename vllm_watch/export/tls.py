@@ -45,7 +45,7 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
     assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101 - as its caller saw
     try:
         regular_file.check(settings.cert_file)
-        regular_file.check(settings.key_file)
+        regular_file.check(settings.key_file, if_exposed="warned")
         # An encrypted key would be asked for on a terminal; nobody sits there.
         made.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: b"")
     except OSError as error:

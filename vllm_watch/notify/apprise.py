@@ -148,7 +148,7 @@ class Notifier:
         file = self._settings.urls_file
         assert file is not None  # noqa: S101 - asked before
         try:
-            return regular_file.read(file, URLS_BYTES_MAX, secret=True).decode()
+            return regular_file.read(file, URLS_BYTES_MAX, if_exposed="refused").decode()
         except OSError as error:
             cause = f"urls_file cannot be read: {error.strerror}"
             raise WatchError(cause, "name a file that vllm-watch may read") from None

@@ -46,7 +46,7 @@ class Notifier:
                 found.append(base.Finding(ok=False, text=error.cause, remedy=error.remedy))
                 continue
             found.append(base.Finding(ok=True, text=f"messages are {does}"))
-            if why := regular_file.exposed(file.stat()):
+            if why := regular_file.exposure(file.stat()):
                 text = f"{key}: {why}"
                 found.append(base.Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
         return found

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from vllm_watch.errors import WatchError
-from vllm_watch.support import vllm_flags
+from vllm_watch.support import json_text, vllm_flags
 from vllm_watch.support.redaction import safe_arguments
 
 SERVE, API_SERVER = "serve", "api_server"
@@ -244,7 +244,7 @@ def _nested(before: str | None, path: str, value: str) -> str:
             inner = below[name] = {}
         below = inner
     try:
-        below[last] = json.loads(value)
+        below[last] = json_text.read(value)
     except ValueError:
         below[last] = value
     return json.dumps(whole)
@@ -252,7 +252,7 @@ def _nested(before: str | None, path: str, value: str) -> str:
 
 def _object(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        found = json_text.read(text or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -13,7 +13,7 @@ import aiohttp
 from vllm_watch.clients import http_answer
 from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 
 ANSWER_BYTES_MAX = 4 << 20  # a query that returns more series than that blocks anyway
 _TOKEN_BYTES_MAX = 8192
@@ -69,7 +69,9 @@ async def _get(
     url = f"{str(settings.prometheus_url).rstrip('/')}/api/v1/{what}"
     headers = {}
     if settings.token_file is not None:
-        token = await asyncio.to_thread(regular_file.read, settings.token_file, _TOKEN_BYTES_MAX)
+        token = await asyncio.to_thread(
+            regular_file.read, settings.token_file, _TOKEN_BYTES_MAX, if_exposed="warned"
+        )
         headers["Authorization"] = f"Bearer {token.decode().strip()}"
     timeout = aiohttp.ClientTimeout(total=settings.timeout_seconds)
     async with session.get(
@@ -78,7 +80,7 @@ async def _get(
         body = await http_answer.body(response, ANSWER_BYTES_MAX)
     if response.status != 200:  # noqa: PLR2004 - HTTP
         raise ValueError(f"answers with HTTP {response.status}")
-    document = http_answer.document(body)
+    document = json_text.read(body)
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get(

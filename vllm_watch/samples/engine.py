@@ -143,7 +143,6 @@ COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms of which only count and sum are judged: of a watched engine `cumulative` is empty."""
 
 
-
 FAILED = "error"
 """The reason to finish of a request that failed: nobody was served."""
 

@@ -121,7 +121,8 @@ def _read(key: str, file: Path, remedy: str) -> bytes:
     # Some write a key in place of the file that holds it.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
-        held = regular_file.read(file, FILE_BYTES_MAX)
+        if_exposed: regular_file.IfExposed = "warned" if key == "key_file" else "taken"
+        held = regular_file.read(file, FILE_BYTES_MAX, if_exposed=if_exposed)
     except regular_file.UnusableFileError as error:
         raise TlsFileError(key, f"{shown} {error.strerror}", remedy) from None
     except OSError as error:

@@ -21,6 +21,7 @@ from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.vllm import ScrapeLimits
 from vllm_watch.sources.what_answered import read_key
+from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -200,8 +201,8 @@ def _why(said: dict[str, Any]) -> str:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
+        said = json_text.read(body)
+    except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
 

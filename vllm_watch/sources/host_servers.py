@@ -5,7 +5,6 @@ whose port the command line does not tell, or whose process is hidden (a sidecar
 not the processes), is `sure` only once it was asked. A program that embeds vLLM is known by its engine core.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from vllm_watch.sources import sockets
 from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descendants
 from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.support import json_text
 
 SERVERS_MAX = 64  # a host has 16 GPUs, and a server needs a part of one
 
@@ -110,8 +110,8 @@ def _servers(
 
 def _kv_role(text: str) -> str:
     try:
-        return str(json.loads(text)["kv_role"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(json_text.read(text)["kv_role"])
+    except (ValueError, KeyError, TypeError):
         return ""
 
 

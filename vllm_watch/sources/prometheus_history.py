@@ -23,6 +23,7 @@ from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
+from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
 """Asked for at once, of one target: 240 scrapes of 60 series are 400 kB."""
@@ -171,7 +172,7 @@ class History:
             why = f"nothing within {_TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error  # fmt: skip
             raise WatchError(f"{self._url} cannot be asked: {why}", "give the address of a Prometheus: --prometheus http://HOST:9090") from None  # fmt: skip
         try:
-            said = await asyncio.to_thread(http_answer.document, body)
+            said = await asyncio.to_thread(json_text.read, body)
         except ValueError:
             raise self._strange(status) from None
         if isinstance(said, dict) and said.get("status") == "success":

@@ -69,7 +69,7 @@ def _parsed(
         return
     try:
         observation = from_line(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if is_last and _was_cut_short(line, error):
             return
         remedy = "take this line out to read the others"

@@ -21,6 +21,7 @@ from vllm_watch.samples.observation import (
     ProcessState,
 )
 from vllm_watch.sources import trace_cpu, trace_gpus
+from vllm_watch.support import json_text
 from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -76,9 +77,8 @@ def from_line(line: bytes) -> RawObservation:
     Raises:
         ValueError: not a JSON object, without a time, or with a field that holds what cannot be its
             value; the text says which.
-        RecursionError: JSON nested deeper than any observation is.
     """
-    said = json.loads(line)
+    said = json_text.read(line)
     if not isinstance(said, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
     t = _typed(said, "t", (int, float))

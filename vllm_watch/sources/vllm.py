@@ -6,7 +6,6 @@ seen, when its process begins anew, and every ten minutes.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,7 +25,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.neighbours import Neighbours
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.this_host import is_loopback
-from vllm_watch.support import allocator, threads
+from vllm_watch.support import allocator, json_text, threads
 from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
@@ -250,8 +249,8 @@ class VllmSource:
         if answer.call.outcome != "ok":
             return answer.call
         try:
-            self._known.update(understand(json.loads(answer.body)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+            self._known.update(understand(json_text.read(answer.body)))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
         return answer.call
 

@@ -70,7 +70,8 @@ def page(content_type: str, body: bytes) -> str | None:
 
 def read_key(path: Path) -> str:
     """Read a bearer key; it is in a file so that it can be changed while we run. Raises OSError."""
-    key = regular_file.read(path, _API_KEY_BYTES_MAX).decode(errors="replace").strip()
+    body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
+    key = body.decode(errors="replace").strip()
     never_show(key)
     return key
 

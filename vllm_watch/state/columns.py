@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_watch.support import json_text
+
 
 def packed(value: Mapping[str, Any]) -> str:
     """Return it as text. Raises TypeError or ValueError for what is no plain value."""
@@ -13,7 +15,7 @@ def packed(value: Mapping[str, Any]) -> str:
 
 def unpacked(text: object) -> dict[str, Any]:
     """Return what was packed. Raises TypeError or ValueError for what is damaged."""
-    found = json.loads(text)  # type: ignore[arg-type]
+    found = json_text.read(text)  # type: ignore[arg-type]
     if not isinstance(found, dict):
         raise TypeError("it is no object")
     return found

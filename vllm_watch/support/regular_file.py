@@ -9,8 +9,21 @@ import os
 import stat
 from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import Literal
+
+import structlog
+
+_log = structlog.get_logger()
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+IfExposed = Literal["taken", "warned", "refused"]
+"""What is done with a file that does not keep a secret. What opens vllm-watch to others is refused; what it carries to
+others is taken with a warning: without it restarts and messages would stop, and it can be read all the same."""
+
+_REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
+_warned: dict[str, str] = {}
 
 
 class UnusableFileError(OSError):
@@ -46,39 +59,51 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
     descriptor = os.open(path, _FLAGS | (0 if follow else os.O_NOFOLLOW))
     try:
         mode = os.fstat(descriptor).st_mode
-        if not (pipes and stat.S_ISFIFO(mode)):
+        if pipes and stat.S_ISFIFO(mode):
+            os.set_blocking(descriptor, True)
+        else:  # the kernel has files that are regular and never end, such as /proc/kmsg: they seem to end
             refuse_odd(path, mode)
-        os.set_blocking(descriptor, True)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def read(path: Path, bytes_max: int, *, follow: bool = True, secret: bool = False) -> bytes:
+def read(
+    path: Path, bytes_max: int, *, follow: bool = True, if_exposed: IfExposed = "taken"
+) -> bytes:
     """Return all of a file. Raises OSError, also if it has more than `bytes_max` bytes.
 
     Args:
         follow: a symbolic link may lead to it.
-        secret: refuse it if others may read it, or if it belongs to another user, who could replace it.
+        if_exposed: it holds a secret, and others may read it, or could replace it.
     """
     with opened(path, follow=follow) as file:
-        why = exposed(os.fstat(file.fileno())) if secret else None
-        if why is not None:
-            remedy = "chmod 600 it, or mount the Secret with defaultMode: 0440"
-            raise UnusableFileError(path, f"{why}: {remedy}")
-        body = file.read(bytes_max + 1)
+        _judge(path, os.fstat(file.fileno()), if_exposed)
+        body = file.read(bytes_max + 1) or b""  # None: there is nothing to be read yet
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
 
 
-def check(path: Path) -> None:
+def check(path: Path, if_exposed: IfExposed = "taken") -> None:
     """Raise OSError for a file that a library is about to read by its path, if it could not be `read`."""
-    opened(path).close()
+    with opened(path) as file:
+        _judge(path, os.fstat(file.fileno()), if_exposed)
 
 
-def exposed(status: os.stat_result) -> str | None:
+def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
+    why = None if if_exposed == "taken" else exposure(status)
+    if why is None:
+        _warned.pop(str(path), None)
+    elif if_exposed == "refused":
+        raise UnusableFileError(path, f"{why}: {_REMEDY}")
+    elif _warned.get(str(path)) != why:
+        _warned[str(path)] = why
+        _log.warning("secret_exposed", file=str(path), because=why, remedy=_REMEDY)
+
+
+def exposure(status: os.stat_result) -> str | None:
     """Return why a file does not keep a secret, or None.
 
     A group may read it if the file is root's: Kubernetes mounts one so, by fsGroup.

@@ -45,7 +45,7 @@ class TokenFile:
 
 
 def _digest_of(file: Path) -> bytes:
-    token = regular_file.read(file, TOKEN_BYTES_MAX, secret=True).strip()
+    token = regular_file.read(file, TOKEN_BYTES_MAX, if_exposed="refused").strip()
     if len(token) < TOKEN_CHARACTERS_MIN:
         raise ValueError(f"{file} holds no token of {TOKEN_CHARACTERS_MIN} characters or more")
     never_show(token.decode(errors="replace"))

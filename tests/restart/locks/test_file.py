@@ -141,6 +141,14 @@ DAMAGED = {
             "slots": [{"a": 1}],
         }
     ).encode(),
+    "an end that is no time": json.dumps(
+        {
+            "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            "slots": [{"holder": "a", "attempt_id": "b", "expires_s": "soon"}],
+            "spent": [],
+        }
+    ).encode(),
+    "deep": b"[" * 100_000,
     "huge": b"x" * 300_000,
 }
 

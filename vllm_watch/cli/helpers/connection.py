@@ -39,7 +39,7 @@ class Connection:
             raise _unusable("--ca-file", self.ca_file, error, "certificates of authorities") from None  # fmt: skip
         if self.cert_file is not None:
             try:
-                regular_file.check(self.cert_file)
+                regular_file.check(self.cert_file, if_exposed="refused")
                 made.load_cert_chain(self.cert_file, password=lambda: b"")
             except (OSError, ValueError) as error:
                 raise _unusable("--cert-file", self.cert_file, error, "your certificate and its key") from None  # fmt: skip
@@ -91,7 +91,7 @@ def of(arguments: argparse.Namespace, default_url: str = DEFAULT_URL) -> Connect
 def secret_of(argument: str, file: Path) -> str:
     """Return the one line that a file of a secret holds. Raises WatchError."""
     try:
-        text = regular_file.read(file, _FILE_BYTES_MAX).decode().strip()
+        text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text"
         raise WatchError(f"{argument}: {file} cannot be read: {why}", "name a file with one line") from None  # fmt: skip

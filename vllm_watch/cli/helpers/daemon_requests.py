@@ -16,6 +16,7 @@ from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import TOKEN_VARIABLE, Connection
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
+from vllm_watch.support import json_text
 from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
@@ -103,7 +104,7 @@ async def _post(
         why = f"nothing within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
         raise WatchError(f"no answer from {url}: {why}", "is it running there?") from None
     try:
-        answer = http_answer.document(text)
+        answer = json_text.read(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

@@ -65,7 +65,7 @@ _PAGE_CACHE = cure(
 _SMALLER_STEP = cure(
     "make steps smaller: fewer tokens at once",
     "--max-num-batched-tokens 2048",
-    when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",)),
+    when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
 _WAKING = Variant(

@@ -168,8 +168,8 @@ FAILURES = (
         why="CUDA memory is shared between workers by file descriptors; pidfd_getfd needs ptrace rights, which containers and Yama withhold.",
         cures=(
             cure("in a container, allow it", "docker run --cap-add=SYS_PTRACE …", when(r"pidfd|ptrace")),
-            cure("on the host, see Yama's setting (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
-            cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF"),
+            cure("see Yama's setting on the host (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
+            cure("see whether PYTORCH_CUDA_ALLOC_CONF sets expandable_segments; without it, handles are not taken", "echo $PYTORCH_CUDA_ALLOC_CONF"),
         ),
         deterministic=True,
     ),

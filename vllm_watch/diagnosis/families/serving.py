@@ -71,7 +71,7 @@ FAILURES = (
         slug=CONTEXT,
         sentence="a request was longer than the model's context",
         why="Prompt and requested output together must not exceed max_model_len; vLLM refuses such a request and lives on.",
-        cures=(cure("send less, or ask for fewer tokens (max_tokens)"), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
+        cures=(cure("send less, or ask for fewer tokens (max_tokens)", None, when(r"max|long|exceed")), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
         deterministic=False,
         numbers=serving_numbers.context,
     ),

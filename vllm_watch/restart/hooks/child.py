@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_watch.restart.hooks import reaper
+from vllm_watch.support import json_text
 from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
@@ -116,7 +117,7 @@ def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _report(descriptor: int) -> dict[str, int | str | None]:
     try:
-        report = json.loads(os.read(descriptor, _REPORT_BYTES_MAX))
+        report = json_text.read(os.read(descriptor, _REPORT_BYTES_MAX))
     except (BlockingIOError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}

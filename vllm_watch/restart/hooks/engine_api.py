@@ -16,6 +16,7 @@ import aiohttp
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
+from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0  # a look takes milliseconds
@@ -54,7 +55,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
         remedy = "check hooks.docker: container, with docker ps -a"
         raise HookError(f"the daemon at {socket} says of {container}: {said(status, body)}", remedy)
     try:
-        return _container(http_answer.document(body))
+        return _container(json_text.read(body))
     except (ValueError, KeyError, TypeError, AttributeError):
         cause = f"what answers at {socket} is no Engine API"
         raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
@@ -76,7 +77,7 @@ async def restart(
 def said(status: int, body: bytes) -> str:
     """Return the daemon's own words."""
     try:
-        message = str(http_answer.document(body)["message"])
+        message = str(json_text.read(body)["message"])
     except (ValueError, KeyError, TypeError):
         message = body.decode(errors="replace")
     return f"{status} {excerpt(message.strip(), 300)}".strip()

@@ -16,6 +16,7 @@ from vllm_watch.errors import HookError
 from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
+from vllm_watch.support import json_text
 
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 10_000
@@ -119,7 +120,7 @@ class Hook:
                     ssl=self._tools.watcher_tls,
                 ) as response,
             ):
-                said = http_answer.document(await http_answer.body(response, _ANSWER_BYTES_MAX))
+                said = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
                 if response.status != 200:  # noqa: PLR2004 - HTTP
                     raise HookError(str(said["error"]), str(said["remedy"]))
                 return _Heard(

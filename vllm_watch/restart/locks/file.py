@@ -21,7 +21,7 @@ from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
 """For another watcher to finish its change of the file, which takes milliseconds."""
@@ -173,17 +173,17 @@ class Lock:
         except regular_file.UnusableFileError as error:
             raise ValueError(f"is damaged ({error.strerror}); {_REMEDY}") from None
         try:
-            document = json.loads(body)
+            document = json_text.read(body)
             same_boot = document["boot_id"] == _boot_id()
             slots = [_Slot(**each) for each in document["slots"] if same_boot]
             spent = [_Spent(**each) for each in document["spent"] if same_boot]
+            now_s = boottime_s()
+            return _Kept(
+                [slot for slot in slots if slot.expires_s > now_s],
+                [each for each in spent if each.expires_s > now_s],
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"is damaged ({error}); {_REMEDY}") from error
-        now_s = boottime_s()
-        return _Kept(
-            [slot for slot in slots if slot.expires_s > now_s],
-            [each for each in spent if each.expires_s > now_s],
-        )
 
     def _write(self, kept: _Kept) -> None:
         document = {"boot_id": _boot_id(), **asdict(kept)}

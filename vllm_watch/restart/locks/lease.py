@@ -32,6 +32,7 @@ from vllm_watch.restart.locks.past import Past, others, past
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
 from vllm_watch.settings.lock import LockSettings
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support import json_text
 
 ANNOTATION = "vllm-watch/lock"
 
@@ -149,7 +150,7 @@ class Shared:
                 )
             return Record()
         try:
-            return Record.from_json(json.loads(said))
+            return Record.from_json(json_text.read(said))
         except ValueError as error:
             raise ValueError(
                 f"{self} is damaged ({error}); delete it when no restart is under way"

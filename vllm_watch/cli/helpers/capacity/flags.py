@@ -1,7 +1,6 @@
 """The engine's flags on the command line, spelled as vLLM spells them."""
 
 import argparse
-import json
 import os
 import re
 from pathlib import Path
@@ -16,6 +15,7 @@ from vllm_watch.capacity.release import parse_release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.cli.helpers.capacity.model import read_json
 from vllm_watch.errors import WatchError
+from vllm_watch.support import json_text
 
 AUTO_LENGTH = -1  # as vLLM: whatever fits
 _SUFFIXES = {
@@ -154,8 +154,8 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     if text is None:
         return None
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
+        given = json_text.read(text)
+    except ValueError:
         given = None
     if not isinstance(given, dict):
         raise WatchError(

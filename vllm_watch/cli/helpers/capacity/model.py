@@ -5,7 +5,6 @@ The hub itself is asked only on request, for two small files, with a limit and a
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from vllm_watch.capacity.bounds import BYTES_MAX, is_size, shown
 from vllm_watch.capacity.plan import Checkpoint
 from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
 _HUB = "https://huggingface.co"
@@ -101,8 +100,8 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
             f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", "name the model's config.json"
         )
     try:
-        config = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        config = json_text.read(raw)
+    except ValueError as error:
         raise WatchError(f"{where} is no JSON: {error}", "name the model's config.json") from None
     if not isinstance(config, dict):
         raise WatchError(f"{where} is no JSON object", "name the model's config.json")

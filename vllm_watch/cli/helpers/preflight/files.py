@@ -1,6 +1,5 @@
 """Where a launch's model is: a folder, the hub's cache, or nowhere here; and whether its files are whole."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from vllm_watch.cli.helpers.capacity.model import Found, find_checkpoint
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.command import Command
 from vllm_watch.preflight.facts import ABSENT, CACHE, FOLDER, REMOTE, ModelFiles, Room
-from vllm_watch.support import regular_file
+from vllm_watch.support import json_text, regular_file
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
@@ -137,10 +136,10 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
         if not path.is_file():
             continue
         try:
-            found = json.loads(regular_file.read(path, _INDEX_BYTES_MAX))
+            found = json_text.read(regular_file.read(path, _INDEX_BYTES_MAX))
             named = {each for each in found["weight_map"].values() if isinstance(each, str)}
             total = found.get("metadata", {}).get("total_size")
-        except (ValueError, OSError, LookupError, TypeError, AttributeError, RecursionError):
+        except (ValueError, OSError, LookupError, TypeError, AttributeError):
             return (), None
         return tuple(sorted(named))[:_FILES_MAX], total if is_size(total, BYTES_MAX) else None
     return (), None
@@ -160,11 +159,11 @@ def _damage(path: Path) -> str | None:
             if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004 - its length
                 return f"{path.name} ({size:,} bytes) does not begin as safetensors does"
             file.seek(8)
-            header = json.loads(file.read(length))
+            header = json_text.read(file.read(length))
         ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
         whole = 8 + length + max(ends, default=0)
         if not is_size(whole, BYTES_MAX):
             return f"{path.name} names {shown(whole)} bytes as its own length"
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"{path.name} cannot be read: {shown(error)}"
     return f"{path.name} is {size:,} of {whole:,} bytes long" if size < whole else None
