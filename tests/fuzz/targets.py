@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.diagnosis.whole_log import diagnose
 from tests.fuzz import readers
@@ -19,8 +20,9 @@ from tests.restart.station import station
 from vllm_watch.config import load
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
-from vllm_watch.samples.engine import JUDGED
+from vllm_watch.samples.engine import COUNTED, JUDGED
 from vllm_watch.samples.observation import Reading
+from vllm_watch.samples.record import changed
 from vllm_watch.sources import recording
 from vllm_watch.sources.http_response import ResponseReader
 from vllm_watch.sources.reading import Reader
@@ -64,8 +66,12 @@ def _judged(read: Reading | str) -> str:
     """All that judgement sees of a reading, or why there is none."""
     if isinstance(read, str):
         return read
-    engines = [[repr(getattr(each, name)) for name in sorted(JUDGED)] for each in read.engines]
+    engines = [[_without_buckets(name, getattr(each, name)) for name in sorted(JUDGED)] for each in read.engines]  # fmt: skip
     return repr((engines, read.server, read.vllm, read.why_not, read.engine_kind))
+
+
+def _without_buckets(name: str, value: Any) -> str:
+    return repr(changed(value, cumulative=()) if name in COUNTED and value is not None else value)
 
 
 def _read(reader: Reader, text: str, *, openmetrics: bool) -> Reading | str:
