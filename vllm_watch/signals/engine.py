@@ -134,14 +134,13 @@ class EngineTracker:
         sleeping: bool | None,
         totals: EngineTotals,
     ) -> EngineSignals:
-        window = self._window
         usage = sample.kv_cache_usage
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
         by_reason = self._finished_by_reason()
         finished_rate = _served_rate(by_reason)
-        steps = window.histogram("iteration_tokens")
+        steps = self._window.histogram("iteration_tokens")
         latencies = {
-            name: window.histogram(name)
+            name: self._window.histogram(name)
             for name in ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
         }
         attainment = self._attainment(latencies)
