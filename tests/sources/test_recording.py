@@ -336,7 +336,7 @@ def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
         ((line(gpus=[{"power_watts": "hot"}]),), 1, "gpus: power_watts: not a number"),
         ((line(gpus=[{"index": float("inf")}]),), 1, "gpus: index: "),
         ((line(gpus=[{"processes": [{"pid": "7"}]}]),), 1, "gpus: processes: pid: not a number"),
-        (("[" * 100_000, line()), 1, "recursion"),
+        (("[" * 100_000, line()), 1, "nested too deep"),
     ],
 )  # fmt: skip
 def test_other_damage_is_refused_by_its_line(tmp_path, lines, number, said):
