@@ -6,7 +6,6 @@ import json
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.sources import log_pieces
 
 LOG = """\
 (APIServer pid=9) INFO 09-10 23:26:12 [api_server.py:1805] vLLM API server version 0.10.1.1
@@ -112,22 +111,3 @@ def test_the_exit_status(tmp_path, capsys, text, status, failure):
         status,
         failure,
     )
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_file_that_is_no_text_is_refused_at_its_beginning(tmp_path, capsys, monkeypatch, packed):
-    """A disk's image, an archive: its end is never read."""
-    noise = bytes(range(256)) * (4 << 10)
-    file = tmp_path / "vllm.log"
-    file.write_bytes(gzip.compress(noise * 40, 1) if packed else noise * 40)
-    lengths = []
-    reading = log_pieces._read
-
-    def counted(opened):
-        for piece in reading(opened):
-            lengths.append(len(piece))
-            yield piece
-
-    monkeypatch.setattr(log_pieces, "_read", counted)
-    assert run(capsys, file)[0] == 2
-    assert sum(lengths) <= 1 << 20

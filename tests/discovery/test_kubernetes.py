@@ -14,10 +14,10 @@ from tests.kubernetes_api import NAMESPACE, certified, status
 from tests.restart.hooks.fake_pods import STARTED, FakePods, pod
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config, load
+from vllm_watch.discovery import pod_watch
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.target import TargetConfig
-from vllm_watch.sources import pod_watch
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
