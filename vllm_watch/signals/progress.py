@@ -8,6 +8,7 @@ if it has an output, or once in each API server, or at each chunk of a prompt, d
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import exp
 from operator import attrgetter
 from typing import Any
 
@@ -44,7 +45,10 @@ FOLLOWED_SECONDS = 600.0
 """After so long without a poll nothing is taken to have stood still all the time: whether the same clock, process and
 requests are meant is less sure than a few seconds' new look."""
 
-_TIMES = ("last_s", "life_s", "output_s", "served_s", "queued_s")
+PACE_SECONDS = 10.0
+"""Connections that have been closing for this long close at a pace of their own: a pool that shrinks after a burst."""
+
+_NUMBERS = ("last_s", "life_s", "output_s", "served_s", "queued_s", "_before_s", "_pace", "_pace_before")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,9 @@ class Progress:
         self.overdue = ""  # why signs of life no longer stand for output, as a clause
         self._gained = 0.0  # share of the KV cache taken since the last output
         self._before: Poll | None = None  # the poll before the last step
+        self._before_s = 0.0
+        self._pace = self._pace_before = 0.0  # connections closed a second: lately, and before then
+        self._fds_least: float | None = None  # since the clients left
 
     @property
     def work(self) -> float:
@@ -114,6 +121,8 @@ class Progress:
         self.rest_s = since_s if at_rest else None
         if self.served or begins:
             self.served_s, self.gone, self.doubtful, self._before = at_s, False, False, was
+            self._before_s, self._pace_before = self.last_s, self._pace
+        self._note_pace(at_s - self.last_s, was, now)
         new_work = bool(now.work) and not was.work
         if self.moved or begins or new_work:
             self.life_s = at_s
@@ -131,13 +140,26 @@ class Progress:
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
+    def _note_pace(self, seconds: float, was: Poll, now: Poll) -> None:
+        closed = _fall(was.fds, now.fds, 0.0)
+        if closed is not None and 0.0 < seconds < FOLLOWED_SECONDS:
+            weight = 1.0 - exp(-seconds / PACE_SECONDS)
+            self._pace += weight * (closed / seconds - self._pace)
+
     def _note_clients(self, at_s: float, now: Poll) -> None:
         """Note whether the clients left together with the last step; then the gauges stay as they were."""
         then = self._before
+        if self.gone and now.fds is not None:
+            self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
+            if now.fds >= self._fds_least + CLOSED_MIN:  # others connect, and no step serves them
+                self.gone, self._before = False, None
+            return
+        self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
         ended = max(0.0, then.work - now.work)  # they left as usual, with their connections
-        closed = _fall(then.fds, now.fds, ended)
+        usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
+        closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
         least = GONE_SHARE * now.work
         all_closed = closed is not None and closed >= least
@@ -165,12 +187,12 @@ class Progress:
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
         more = {"gained": self._gained, "rest_s": self.rest_s}
-        return {name: getattr(self, name) for name in _TIMES} | more | kept
+        return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
         """Go on: a counter that has not moved since made no step meanwhile. Raises one of stored.DAMAGE."""
         if state is not None:
-            times = {name: stored.number(state[name]) for name in _TIMES}
+            times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
             self._gained, self.rest_s = gained, rest_s
