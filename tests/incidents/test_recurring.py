@@ -55,10 +55,11 @@ def test_a_dead_engine_is_told_though_its_trouble_was_known():
     assert not story.lifecycle.incidents[0].recurring.told
 
 
-def test_a_dead_engine_is_told_within_an_hour_however_long_its_troubles_were():
-    story = episodes(Story(step=15.0), 2, ill=1000, well=40).look(stall(), times=200)
+def test_a_page_that_stays_is_told_however_long_its_troubles_were():
+    """An engine that died twice for hours and dies again is told after five minutes."""
+    story = episodes(Story(step=15.0), 2, ill=1000, well=40).look(stall(), times=18)
     assert story.lifecycle.incidents[0].recurring.told
-    story.look(stall(), times=50)
+    story.look(stall(), times=4)
     assert not story.lifecycle.incidents[0].recurring.told
 
 

@@ -29,8 +29,8 @@ DOUBLED = 2.0
 """People are told again when a trouble has come this many times as often, or lasted this many times as long in all, as
 when they were told: half of what there is to know is new."""
 
-UNTOLD_SECONDS_MAX = 3600.0
-"""... and after this much more of it, however long it lasted before."""
+UNTOLD_SECONDS_MAX = 300.0
+"""A page that lasts this long this time is told, however often it came: by then it does not end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Recurrence:
         if past is None:
             return None
         ill_s, told = past.ill_for(at_s), past.told
-        if told is None or told.incident == one.id or _is_news(told, one, past.times, ill_s):
+        if told is None or told.incident == one.id or _is_news(told, one, past, at_s):
             causes = dict.fromkeys((*(told.causes if told else ()), one.cause))
             told = past.told = _Told(one.id, tuple(causes), one.severity, past.times, ill_s)
         if past.times == 1:
@@ -145,12 +145,14 @@ class Recurrence:
         self._past = past
 
 
-def _is_news(told: _Told, one: "Incident", times: int, ill_s: float) -> bool:
-    """Is it another cause or worse, or has the trouble doubled since people were told?"""
+def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
+    """Return True if it has another cause, is worse, has doubled since people were told, or is a page that stays."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
-    more_s = min(DOUBLED * told.ill_s, told.ill_s + UNTOLD_SECONDS_MAX)
-    return not same or worse or times >= DOUBLED * told.times or ill_s > more_s
+    doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s
+    lasts_s = 0.0 if past.ended_s is not None else at_s - past.began_s
+    stays = one.severity == "page" and lasts_s >= UNTOLD_SECONDS_MAX
+    return not same or worse or doubled or stays
 
 
 def _forgotten(past: _Past, at_s: float) -> bool:
