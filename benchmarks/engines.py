@@ -17,6 +17,7 @@ CAPTURE = Path(__file__).parent.parent / "tests/sources/captures/0.32.0-v1-real-
 BODIES = 128
 SERVED = 400  # looks until an engine begins anew: half an hour at 5 s
 GROWTH = 50.0  # of each counter between two looks
+TOKENS = 100.0  # of a request
 MEAN_SECONDS = 0.025  # of what a histogram of seconds observes; tokens: a thousand times that
 _STEADY = (
     "_created", "start_time", "preemptions", "_info", "open_fds", "max_fds",
@@ -52,7 +53,8 @@ def _maker(line, share):
     if name.endswith("_sum"):
         step = GROWTH * MEAN_SECONDS * (1.0 if "seconds" in name else 1000.0)
         return line, lambda number: f"{head} {round(first + step * (number + 1), 9)}"
-    step = GROWTH * (share if name.endswith("_bucket") else 1.0)
+    of_tokens = TOKENS if name.endswith("_tokens_total") else 1.0
+    step = GROWTH * (share if name.endswith("_bucket") else of_tokens)
     return line, lambda number: f"{head} {float(round(first + step * (number + 1)))}"
 
 

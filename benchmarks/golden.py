@@ -2,7 +2,7 @@
 
     python benchmarks/golden.py [PATH...] [--stored .golden] [--save] [--jobs 2]
 
-PATH: a recording, a log of vLLM's, or a folder of them (default: the repository's own recordings). Of each are kept
+PATH: a recording, or a folder of them (default: the repository's own recordings). Of each are kept
 its events, and the status as JSON and /metrics at a quarter, half and the end of it: a sorted line for each value.
 The first run stores them; later ones print a table of the differences and exit with 1 if there is any.
 `--save` stores the new text after that.
@@ -28,7 +28,7 @@ from vllm_watch.export.status import Status
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
-from vllm_watch.sources import log_history, recording
+from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.site_watch import SiteWatch
 
@@ -66,7 +66,7 @@ def main() -> int:
 def _recordings(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (each for each in inside if each.name.endswith((".jsonl.gz", ".jsonl", ".log")))
+        yield from (each for each in inside if each.name.endswith((".jsonl.gz", ".jsonl")))
 
 
 def _replayed(path: Path) -> Kept:
@@ -98,9 +98,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _observations(path: Path, *, parse: bool = True) -> Iterator[Observation | None]:
-    if log_history.is_log(path):
-        yield from log_history.observations(path)
-        return
     readers: dict[str, Reader] = {}
     for raw in recording.read(path):
         reader = readers.setdefault(raw.target, Reader())

@@ -47,7 +47,7 @@ CLAIMS = {
     "A renewed one is used within seconds": ("sources/test_http_tls.py::test_a_renewed_client_certificate_is_used_without_a_restart",),
     "refuse what cannot be used": ("sources/test_http_tls.py::test_what_is_wrong_with_a_file_is_said",),
     # tokens
-    "A file that others may read is refused": ("export/test_auth.py::test_unusable_token_lets_nobody_in",),
+    "Of a file that others may read": ("export/test_auth.py::test_unusable_token_lets_nobody_in",),
     "Replaced, the new one": ("export/test_auth.py::test_token_is_replaced_without_a_restart", "export/test_auth.py::test_token_whose_file_is_gone_lets_nobody_in"),
     "Each change is one line `change_asked`": ("export/test_attacks.py::test_each_change_is_written_down_and_no_token_is",),
     # names

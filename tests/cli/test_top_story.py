@@ -219,7 +219,7 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
         assert re.fullmatch(rf"back: Recovered 2\ds ago \({was}\)", said[1])
         assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
-        assert part(pilot, "wrong").split()[:2] == ["ended", "back/0"]
+        assert part(pilot, "wrong").split()[:2] == ["recovering", "back/0"]
 
 
 async def test_an_incident_of_the_watcher_itself_is_told(server, board):

@@ -102,7 +102,7 @@ class Judged:
             getattr(self.past, name).level = others.pop(f"{name}_level", 1.0 if others.get(name) else 0.0)  # fmt: skip
         for _ in range(round(seconds / BLOCK.seconds)):
             self.at_s += BLOCK.seconds
-            slower = {"step_seconds": BLOCK.step_seconds * exp(others.get("slow_log_ratio", 0.0))}
+            slower = {"step_seconds": BLOCK.step_seconds * exp(others.get("slow_log_ratio") or 0.0)}
             block = replace(BLOCK, at_s=self.at_s, **(slower | of_block))
             self.past.comparison = replace(COMPARISON, block=block, **others)
             self.waited_s += BLOCK.seconds * (waits or 0.0)

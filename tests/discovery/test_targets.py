@@ -61,7 +61,7 @@ BAD_FILES = {
         "- targets: [0x" + "f" * 5000 + "]\n",
         "line 1, column 13: a number of 5002 digits",
     ),
-    "nested": ("t.json", "[" * 100_000, "is nested too deep"),
+    "nested": ("t.json", "[" * 100_000, "is not JSON: it is nested too deep"),
 }
 
 LEFT_OUT = {

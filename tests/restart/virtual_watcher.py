@@ -46,6 +46,10 @@ class Nothing:
 
     gpus = None
 
+    @property
+    def watch(self) -> "Nothing":
+        return self
+
     def concerning(self, _: str) -> tuple[()]:
         return ()
 

@@ -102,6 +102,8 @@ class Detector:
         if len(samples) > 1:
             ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
+        if samples:  # else it has just started: its engines are not gone
+            self._answers = {name: each for name, each in self._answers.items() if name in ends}
         return [self._judge(view, name, *told) for name, told in ends.items()]
 
     def _judge(self, view: View, name: str | None, sample: EngineSample | None, ends: Ends) -> Verdict:  # fmt: skip

@@ -70,7 +70,7 @@ class HostDetector:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._awake: dict[str, int] = {}  # UUID → bytes that its engine held awake
+        self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes held awake
         self._asleep_since_s: dict[str, float] = {}  # by UUID
 
     def update(self, view: HostView) -> Verdict:
@@ -108,17 +108,20 @@ class HostDetector:
                 self._asleep_since_s.pop(uuid, None)
                 continue
             held = sum(one.process.used_bytes or 0 for one in ours)
+            pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                self._awake[uuid] = held
+                # The most of this process: memory may be free before the scrape that says that it sleeps.
+                ours_pid = ours[0].process.pid
+                self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
                 continue
             since_s = self._asleep_since_s.setdefault(uuid, view.at_s)
-            usual = self._awake.get(uuid) or each.gpu.memory_total_bytes or 0
+            usual = most or each.gpu.memory_total_bytes or 0
             if usual and held > KEPT_SHARE_MIN * usual and view.at_s - since_s >= self._settings.asleep_seconds:  # fmt: skip
                 told = f"{using[0].name} has slept for {seconds(view.at_s - since_s)} and holds {size(held)} of {size(usual)}"  # fmt: skip
                 judged = Judged(verdict=records.STALE, reason=records.SLEEPING_ENGINE, evidence=(told,))  # fmt: skip
-                most = max(ours, key=lambda one: one.process.used_bytes or 0)
-                found.append((each, judged, replace(most, judged=judged)))
+                largest = max(ours, key=lambda one: one.process.used_bytes or 0)
+                found.append((each, judged, replace(largest, judged=judged)))
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _firing(

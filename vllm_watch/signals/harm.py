@@ -13,7 +13,11 @@ an engine may be twice as slow and still serve each user as fast as at its peak.
 USUAL = 3
 """A minute is as users have had it when so many were as bad."""
 
-MINUTE_SECONDS, SMOOTH_SECONDS = 60.0, 20.0
+MINUTE_SECONDS = 60.0
+"""Users who wait remember minutes."""
+
+SMOOTH_SECONDS = 20.0
+"""What users get now is a mean over this long: a few answers."""
 
 
 class Harm:

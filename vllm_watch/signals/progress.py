@@ -48,7 +48,16 @@ requests are meant is less sure than a few seconds' new look."""
 PACE_SECONDS = 10.0
 """Connections that have been closing for this long close at a pace of their own: a pool that shrinks after a burst."""
 
-_NUMBERS = ("last_s", "life_s", "output_s", "served_s", "queued_s", "_before_s", "_pace", "_pace_before")
+_NUMBERS = (
+    "last_s",
+    "life_s",
+    "output_s",
+    "served_s",
+    "queued_s",
+    "_before_s",
+    "_pace",
+    "_pace_before",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,8 @@ def requests_awaiting_kv(sample: EngineSample) -> float:
 
 def is_connected(sample: EngineSample) -> bool:
     """Return True if a KV connector is at work."""
-    return bool(_kv_families(sample)) or bool(sample.external_prefix_cache_queries)
+    told = sample.kv_failures is not None or sample.kv_transfers is not None
+    return told or bool(sample.external_prefix_cache_queries)
 
 
 def _kv_families(sample: EngineSample) -> set[str]:
