@@ -76,7 +76,7 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     ),
     # Each later scrape that finds it takes the severity anew.
     "and not paged for": (
-        Cut("incidents/lifecycle.py", "severity=relations.severity_beside(opened, verdict.severity, known),", 'severity="ticket",'),
+        Cut("incidents/lifecycle.py", "severity, why = relations.severity_beside(opened, verdict.severity, known)", 'severity, why = "ticket", ""'),
         Cut("incidents/followed.py", "            severity=severity,\n", ""),
     ),
 }  # fmt: skip

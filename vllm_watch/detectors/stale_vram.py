@@ -115,9 +115,12 @@ class HostDetector:
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
                 continue
-            since_s = self._asleep_since_s.setdefault(uuid, view.at_s)
             usual = most or each.gpu.memory_total_bytes or 0
-            if usual and held > KEPT_SHARE_MIN * usual and view.at_s - since_s >= self._settings.asleep_seconds:  # fmt: skip
+            if not usual or held <= KEPT_SHARE_MIN * usual:
+                self._asleep_since_s.pop(uuid, None)
+                continue
+            since_s = self._asleep_since_s.setdefault(uuid, view.at_s)
+            if view.at_s - since_s >= self._settings.asleep_seconds:
                 told = f"{using[0].name} has slept for {seconds(view.at_s - since_s)} and holds {size(held)} of {size(usual)}"  # fmt: skip
                 judged = Judged(verdict=records.STALE, reason=records.SLEEPING_ENGINE, evidence=(told,))  # fmt: skip
                 largest = max(ours, key=lambda one: one.process.used_bytes or 0)
