@@ -268,6 +268,26 @@ def test_one_witness_is_enough_where_there_is_no_other(fds, responses):
     assert Told(kept).found == []
 
 
+@EVERY
+def test_a_pool_that_goes_on_shrinking_in_a_hang_hides_nothing(every):
+    """Connections of a burst close, two a second, and HTTP is not counted: nobody left with the last step."""
+    looks = [
+        _without(seen(s, served(min(s, 300), running=9.0, kv=0.5), fds=1000 - 2 * s), fds=False, responses=True)
+        for s in range(0, 420, every)
+    ]  # fmt: skip
+    second, *found = Told(looks).first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert second - 300 <= max(10, 2 * every)
+
+
+def test_clients_that_come_to_an_engine_that_was_left_are_not_served():
+    """All left at once, it reads idle; others connect, and no step serves them."""
+    looks = busy(300, 5, 60.0) + left(300, 420, 5, running=60.0, fds=lambda s: 50 if s < 60 else 50 + s, responses=lambda _: 360)  # fmt: skip
+    second, *found = Told([_without(each, fds=False, responses=True) for each in looks]).first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert 360 <= second <= 375
+
+
 def _without(look, *, fds, responses):
     server, (one,) = look.reading.server, look.reading.engines
     server = changed(server, process_open_fds=None) if fds else server
