@@ -35,7 +35,7 @@ class Harm:
         self._worst: list[list[float]] = [[], [], []]  # minutes, the worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Take a block in. `well`: nothing is in doubt."""
+        """Take a block in. `well`: nothing is in doubt. Minutes with a queue are no yardstick: after an outage all come back."""
         if not block.step_seconds:
             return
         first = (
@@ -48,7 +48,10 @@ class Harm:
         share = 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
         self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
         self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
-        self._seconds, self._well = self._seconds + block.seconds, self._well and well
+        self._seconds, self._well = (
+            self._seconds + block.seconds,
+            self._well and well and block.waiting_min < 1.0,
+        )
         if self._seconds < MINUTE_SECONDS:
             return
         if self._well:
