@@ -129,7 +129,7 @@ LAB = (
     _lab("admission_deadlock",
          _stall("admission_deadlock", AT, 90.0, "the scheduler admits no request")),
     _lab("overload", Told("VllmOverloaded", "ticket", "demand", AT, 60.0,
-         f"{ENGINE} is overloaded: more requests arrive than it can serve at its usual pace (demand).",
+         f"{ENGINE} has a standing queue: more requests arrive than it can serve at its usual pace (demand).",
          ends=False)),
     _lab("orphaned_worker",
          _down("crash", AT, 30.0, LISTENS, ends=False),

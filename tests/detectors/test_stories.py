@@ -134,7 +134,7 @@ SECONDS = {
 @pytest.mark.parametrize("interval_s", INTERVALS)
 @pytest.mark.parametrize("story", SECONDS)
 def test_nobody_is_woken_and_a_hang_afterwards_is_found(story, interval_s):
-    """Ten minutes or more of it page nobody; then its engines hang, and each of them is found so."""
+    """Ten minutes or more of it page nobody; then its engines hang, and each of them is found so; one of a server's is news."""
     told = Told(story, interval_s)
     told.until(SECONDS[story])
     assert pages(told.events) == []
@@ -143,11 +143,12 @@ def test_nobody_is_woken_and_a_hang_afterwards_is_found(story, interval_s):
     told.hang()
     events = told.until(told.t + FOUND_WITHIN[interval_s])
 
-    found = of(events, kind="engine_stalled", cause="hang", severity="page")
+    found = of(events, kind="engine_stalled", cause="hang")
     first = next(iter(told.scene.servers.values()))
     hung = 1 if not first.release.engine_label else len(first.engines)
     assert len(found) == hung
     assert {each["target"] for each in found} == {first.name}
+    assert [each["severity"] for each in found] == ["page", *["ticket"] * (hung - 1)]
     assert len(of(events)) == len(found)
     assert told.failures == {}
 

@@ -29,7 +29,7 @@ async def test_says_first_what_is_wrong(opened, server):
     await expect(tab.page.locator("h1")).to_have_text("llama-8b-canary is down: crash")
     await expect(tab.page.locator("#verdict-more")).to_have_text(
         "Also: llama-70b-b is stalled: hang · GPU 3 fell off the bus"
-        " · mistral-batch is overloaded: more demand than it can serve · 1 more."
+        " · mistral-batch has a standing queue: more demand than it can serve · 1 more."
         " 4 of 9 targets and a GPU need attention."
     )
     names = await tab.page.locator("details.target h3").all_text_contents()
@@ -45,7 +45,7 @@ async def test_states_alone_are_said_too(opened, server, board):
     tab = await opened(server)
     await expect(tab.page.locator("#verdict-more")).to_have_text(
         "Also: llama-70b-b is stalled · GPU 3 fell off the bus"
-        " · mistral-batch is overloaded: more demand than it can serve. 3 of 9 targets and a GPU need attention."
+        " · mistral-batch has a standing queue: more demand than it can serve. 3 of 9 targets and a GPU need attention."
     )
     assert tab.complaints == []
 

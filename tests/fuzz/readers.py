@@ -31,7 +31,7 @@ from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.export import tls as web_tls
 from vllm_watch.notify import apprise
 from vllm_watch.restart import blockers
-from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target, server_process
+from vllm_watch.restart.hooks import base, docker, kubernetes, kubernetes_target
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings import tls, web
@@ -106,11 +106,11 @@ def _secret(path: Path) -> bytes:
 
 @contextmanager
 def state() -> Iterator[object]:
-    """What stands in our folders: a lock, the state's generation, a PID: read, or damaged."""
+    """What stands in our folders: a lock, the state's generation: read, or damaged."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lock = file_lock.Lock(folder, "restart", slots=1, ttl_seconds=30.0)
-        paths = (lock._file, folder / seal.NAME, folder / "pid")
+        paths = (lock._file, folder / seal.NAME)
 
         def take(data: bytes) -> None:
             # Most of a lock's file is of another boot unless it names this one.
@@ -121,8 +121,6 @@ def state() -> Iterator[object]:
             asyncio.run(lock.release())
             with contextlib.suppress(OSError):
                 seal.marked(folder)
-            with contextlib.suppress(server_process.HookError):
-                server_process._of_pid_file(paths[-1], {})
 
         yield take
 

@@ -35,8 +35,7 @@ QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
 PASSES_SECONDS = 120.0
-"""So long long prompts may take the pages of others before that pages: computing one takes 10 to 60 s, and most bunches
-are done within this on an engine that is large enough."""
+"""Long prompts may hold the pages of others this long before it pages: computing one takes 10 to 60 s."""
 
 
 class EngineJudge:
@@ -50,9 +49,7 @@ class EngineJudge:
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
-        self._connected = (
-            False  # to another server, which may keep pages in use after their requests
-        )
+        self._connected = False  # another server may keep pages after their requests
         self._queue_grew = False
         self._asked_for = False  # do long prompts take the pages that others lack?
         self._starved_seconds = 0.0  # while this alarm lasts

@@ -4,7 +4,7 @@ from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
 
 STORY = Story(
     title="Overloaded",
-    says="has a queue that stands",
+    says="has a standing queue",
     about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
     is_not="a stall or a collapse",
     first_step="Look at what the evidence names: a replica helps only where slots or pages are used up.",
