@@ -40,7 +40,7 @@ def growing(body=BODY, works=lambda: True):
         scrapes += works()
         lines = [
             line if line.startswith("#") or "_total" not in line.split("{")[0] or FAILED.search(line)
-            else f"{line.rpartition(' ')[0]} {float(line.rpartition(' ')[2]) + 100 * scrapes}"
+            else f"{line.rpartition(' ')[0]} {float(line.rpartition(' ')[2]) + scrapes * (10_000 if '_tokens_total' in line else 100)}"
             for line in body.split("\n")
         ]  # fmt: skip
         await request.answer("\n".join(lines))

@@ -71,7 +71,7 @@ def test_the_fault_reaches_page_alert_and_pager(seen: dict[str, Any]) -> None:
     assert "<title>vllm-watch</title>" in seen["page"]
     assert seen["incident"]
     assert "VllmEngineStalled" in seen["alerts"]
-    assert seen["pager"][0].startswith("PAGE firing: batch engine 0 (batch) is stalled")
+    assert seen["pager"][0].startswith("PAGE firing: batch engine 0 is stalled")
 
 
 def test_the_commands_of_the_docs_show_it(seen: dict[str, Any]) -> None:

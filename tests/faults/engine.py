@@ -124,6 +124,8 @@ class Engine:
                 lines.append(f"{line.rpartition(' ')[0]} {began or self._began}")
             elif 'finished_reason="' in line and '"stop"' not in line:  # it fails none
                 lines.append(line)
+            elif name.endswith("_tokens_total"):  # a hundred of each request
+                lines.append(f"{line.rpartition(' ')[0]} {float(value) + 100 * grown}")
             elif name.endswith(("_total", "_count", "_sum", "_bucket")):
                 lines.append(f"{line.rpartition(' ')[0]} {float(value) + grown}")
             else:

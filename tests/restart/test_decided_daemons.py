@@ -227,7 +227,8 @@ async def stopped_halfway(path, halfway, address):
         (said,) = await events(process, "hook_awaited")
         assert said["target"] == "a"
         assert said["seconds_max"] == 73.0
-        assert under_way(await process.status())["state"] == "calling"  # all is still served
+        # All is still served. The hook begins once `calling` is on the disk, and is shown a moment later.
+        await until(process, lambda status: under_way(status).get("state") == "calling")
         halfway.unlink()
         assert await asyncio.wait_for(process.process.wait(), 40) == 0
 
