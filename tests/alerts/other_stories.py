@@ -159,7 +159,7 @@ USABLE, TAKEN = (
 WEB = (
     _own("its certificate was renewed in the third minute, and its key was not", "VllmWatchWebConfigNotUsable",
          (series(USABLE, "1x12 0x60"), series(TAKEN, "60x72")), "9m",
-         "w:9470 cannot use its web configuration as the files are now, and serves with the one of 1970-01-01 00:01:00 +0000 UTC."),
+         "w:9470 cannot use its web configuration as the files are now, and serves with the one of 1970-01-01 00:01:00 UTC."),
     _own("the moment of the one before does not arrive", "VllmWatchWebConfigNotUsable", (series(USABLE, "1x12 0x60"),), "9m",
          "w:9470 cannot use its web configuration as the files are now, and serves with the one before."),
     _own("quiet - certificate and key come two minutes after each other, and this is between", "VllmWatchWebConfigNotUsable",

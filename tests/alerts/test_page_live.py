@@ -84,10 +84,10 @@ async def one_page_each(taking: Pager, began: float) -> None:
     print(f"one engine hangs: page after {at - began:.1f} s")
     assert stalled["groupLabels"]["cause"] == "hang"
     notes = stalled["alerts"][0]["annotations"]
-    assert notes["summary"] == "solo engine 0 (solo) is stalled: no scheduler step ends (hang)."
+    assert notes["summary"] == "solo engine 0 is stalled: no scheduler step ends (hang)."
     assert not notes.get("scope")
     assert re.fullmatch(
-        r"Since \S+ \S+ \+0000 UTC\. No progress for \d+s\. Requests: \d+ running, \d+ waiting\. Model \S+\.",
+        r"Opened at \S+ \S+ UTC\. No progress for \d+s\. Requests: \d+ running, \d+ waiting\. Model \S+\.",
         notes["details"],
     )
     assert notes["first_step"].startswith("Take it out of the load balancer")

@@ -46,11 +46,11 @@ class Fault:
 
 FAULTS = (
     Fault("VllmEngineStalled", "hang", "stopped", 270.5,
-          "stopped engine 0 (stopped) is stalled: no scheduler step ends (hang)."),
+          "stopped engine 0 is stalled: no scheduler step ends (hang)."),
     Fault("VllmEngineDown", "crash", "killed", 208.0,
-          "killed (killed) is down: nothing listens on its port any more (crash)."),
+          "killed is down: nothing listens on its port any more (crash)."),
     Fault("VllmEngineDown", "api_hang", "stopped", 312.5,
-          "stopped (stopped) is down: it accepts connections but answers none (api_hang)."),
+          "stopped is down: it accepts connections but answers none (api_hang)."),
 )  # fmt: skip
 PATIENCE_SECONDS = 150.0  # everything is waited for: a busy machine takes longer and passes
 # As they were recorded: a look that waited longer than a second saw no answer.
