@@ -345,6 +345,24 @@ def test_a_livelock_goes_on_in_the_next_run_of_the_watcher():
     assert (second, event.incident.cause) == (expected[0], "livelock")
 
 
+@pytest.mark.parametrize("away", [60, 300])
+def test_an_engine_that_clients_left_is_idle_after_a_restart_of_the_watcher(away):
+    """Some connections were closing before, and more since: that the clients left is not asked again."""
+    looks = [
+        seen(s, served(s, running=60.0, kv=0.5, http_responses={"2xx": float(s)}), fds=400 - s / 5)
+        for s in range(0, 300, 5)
+    ]  # fmt: skip
+    later = left(300, 900, 5, running=60.0, fds=lambda s: 280 - s / 10, responses=lambda _: 360)
+    first, then = Watch("x"), Watch("x")
+    for each in [*looks, *later[:20]]:
+        assert first.observe(each) == []
+    begin = 20 + away // 5
+    assert then.restore(first.export_state(), later[begin].t) == []
+    for each in later[begin:]:
+        assert then.observe(each) == []
+    assert then.signals.state == "idle"
+
+
 def test_a_step_counter_and_a_time_of_its_own_are_signs_of_life():
     """Names to be: the engine lives while either moves, though no other number does."""
     for name in ("engine_steps", "last_engine_iteration", "estimated_flops_per_gpu"):

@@ -195,7 +195,8 @@ class Progress:
         """Return what is remembered as plain values."""
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
-        more = {"gained": self._gained, "rest_s": self.rest_s}
+        more = {"gained": self._gained, "rest_s": self.rest_s, "fds_least": self._fds_least}
+        more |= {"gone": self.gone, "doubtful": self.doubtful}
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
@@ -204,6 +205,8 @@ class Progress:
             times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
+            self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
+            self._fds_least = stored.number_or_none(state["fds_least"])
             self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():
                 setattr(self, name, value)
