@@ -12,7 +12,7 @@ from tests.faults.host import NAME, Host
 from tests.faults.site import rate, site
 
 HOUR, HALF_AN_HOUR, TEN_MINUTES = 3600.0, 1800.0, 600.0
-TOKENS_PER_SECOND = 100.0  # what the engines generate
+TOKENS_PER_SECOND = 10_000.0  # what the engines generate
 
 
 @pytest.fixture

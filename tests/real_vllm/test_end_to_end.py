@@ -227,7 +227,7 @@ def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
         assert up(metrics)  # the API server answers as if nothing were wrong
         engine = watch.status(TARGET)["signals"]["engines"]["0"]
         assert engine["requests_running"] > 0
-        assert "no step" in engine["state_text"]
+        assert "no scheduler step" in engine["state_text"]
     seen(watch, is_serving, since=time.time(), looks=RECOVERED_LOOKS)
 
 
