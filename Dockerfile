@@ -16,6 +16,7 @@ RUN python3 -m venv --without-pip /opt/vllm-watch \
     && python3 -m pip --python /opt/vllm-watch/bin/python install --no-compile --require-hashes --only-binary :all: -r "$LOCK"
 COPY pyproject.toml README.md LICENSE ./
 COPY vllm_watch ./vllm_watch
+COPY docs/man ./docs/man
 RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheel . \
     && python3 -m pip --python /opt/vllm-watch/bin/python install --no-compile --no-deps --no-index /wheel/vllm_watch-*.whl
 # Two builds of one commit are the same, byte for byte: bytecode that names hashes and not times, also where pip has

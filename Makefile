@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # A kubectl of Google's packages conflicts with Debian's, and will do.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc kubectl:kubernetes-client \
-	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
+	curl:curl mandoc:mandoc nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
 
 .PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
@@ -83,6 +83,8 @@ format: $(DEV)/.installed  ## format the code and mend what ruff can mend
 generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs, dashboards, forms of the alerts
 	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
 	$(BIN)/python docs/generate_configuration.py
+	$(BIN)/python docs/generate_schema.py
+	$(BIN)/python docs/generate_man.py
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python docs/generate_diagnose.py

@@ -65,6 +65,9 @@ A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
 aliases are refused. After a change, `kill -HUP` the daemon or `POST /-/reload`: a file that is not usable is refused, and the
 old one stays in force.
 
+An editor completes and checks keys with `# yaml-language-server: $schema=vllm-watch.schema.json` as the first line, beside the
+file that `vllm-watch check-config --schema > vllm-watch.schema.json` writes.
+
 A value comes from, the last one first: the command line (`--listen`, `--state-dir`, `--procfs`, `--target [NAME=]URL`, added to
 the file's), the environment, the file, the default. Environment: every key that is not in a list, as `VLLM_WATCH_` and its path
 with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`); `VLLM_WATCH_TARGETS` is a list of `[NAME=]URL` with commas, added

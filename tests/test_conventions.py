@@ -167,8 +167,10 @@ def test_generated_pages_are_in_step() -> None:
         "generate_configuration.py",
         "generate_dependencies.py",
         "generate_diagnose.py",
+        "generate_man.py",
         "generate_openapi.py",
         "generate_runbooks.py",
+        "generate_schema.py",
         "generate_thresholds.py",
     ):
         done = subprocess.run(
@@ -176,6 +178,15 @@ def test_generated_pages_are_in_step() -> None:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+def test_manual_pages_have_no_error_of_troff() -> None:
+    """mandoc finds nothing in them, not even a warning."""
+    done = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", *sorted((ROOT / "docs/man").iterdir())],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_number_of_tests_is_that_of_functions() -> None:

@@ -80,7 +80,9 @@ def test_wheel_has_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
         if file.is_file() and "__pycache__" not in file.parts
     }
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert packed == ours
+    manuals = {name for name in packed if "/share/man/man" in name}
+    assert {name.rpartition("/")[2] for name in manuals} == {"vllm-watch.1", "vllm-watch.yaml.5"}
+    assert packed - manuals == ours
     assert "vllm_watch/py.typed" in packed
 
 

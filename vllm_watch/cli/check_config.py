@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import Config, load
-from vllm_watch.errors import ConfigError
+from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.web_config import check
 from vllm_watch.notify import base, kinds
 from vllm_watch.restart.due_times import next_due
@@ -39,11 +39,13 @@ examples:
   vllm-watch check-config /etc/vllm-watch.yaml
   vllm-watch check-config vllm-watch.yaml --ask
   vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
+  vllm-watch check-config --schema > vllm-watch.schema.json
 
 exit status: 0 usable, 1 usable, but a target did not answer as vLLM does (--ask), 2 not usable (all that is wrong is on stderr)
 """
 
 _ASKED_AT_ONCE = 50
+_SCHEMA = Path(windows.__file__).with_name("vllm-watch.schema.json")
 _COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "TLS", "OBJECTIVES")
 _OBJECTIVES = {
     "time_to_first_token_seconds": "TTFT",
@@ -54,18 +56,30 @@ _OBJECTIVES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the file and the form of the output."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="the configuration (YAML)")
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
+    )
     parser.add_argument(
         "--ask",
         action="store_true",
         help="ask each target that is written out, and say what answers",
     )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="print the JSON schema of the configuration, for editors and CI",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
     logs.configure(LogSettings(level="warning"))  # to stderr
+    if arguments.schema:
+        print(_SCHEMA.read_text(), end="")
+        return exit_status.FINE
+    if arguments.file is None:
+        raise WatchError("no FILE given", "name the configuration, or use --schema")
     config = load(arguments.file, environ=os.environ)
     if config.web_config is not None:
         check(config.web_config)

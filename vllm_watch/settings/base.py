@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationInfo,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -146,9 +147,19 @@ HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+_BYTES_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": f"^{_BYTES.pattern}$"},
+    ]
+}
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0), WithJsonSchema(_BYTES_SCHEMA)]
 Port = Annotated[int, BeforeValidator(_number), Field(ge=1, le=65535)]
-Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)]
+Switch = Annotated[
+    Literal["auto", "on", "off"],
+    BeforeValidator(_switch),
+    WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
+]
 # Relative to the folder of the file that names it.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]
