@@ -41,7 +41,8 @@ What `/metrics` of vllm-watch has. This page is made from the code
 
 `otlp: {endpoint: "http://collector:4318/v1/metrics"}` pushes the same to an OpenTelemetry collector over HTTP, every 30 seconds
 (`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative
-sums, everything else as gauges. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
+sums, everything else as gauges. The three latency histograms are pushed as `gen_ai.server.request.duration`,
+`gen_ai.server.time_to_first_token` and `gen_ai.server.time_per_output_token` as well. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
 
 Below, what is not called otherwise is a gauge. Absent is what this vLLM, driver or GPU does not tell, what is not configured, and what was not seen
 yet; any other reason stands with the metric.

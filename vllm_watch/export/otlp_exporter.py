@@ -2,6 +2,7 @@
 
 import logging
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -9,6 +10,8 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
+    Histogram,
+    HistogramDataPoint,
     Metric,
     MetricExportResult,
     MetricsData,
@@ -19,6 +22,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_watch import __version__
@@ -33,6 +37,16 @@ TRY_SECONDS = 10.0
 BATCH_POINTS_MAX = 10_000
 """Collectors take 4 MiB at once by default over gRPC, and 20 over HTTP: some 2 MiB here."""
 
+GEN_AI = {
+    "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
+    "vllm_watch_engine_ttft_seconds": "gen_ai.server.time_to_first_token",
+    "vllm_watch_engine_itl_seconds": "gen_ai.server.time_per_output_token",
+}
+"""Our histogram → its name in OpenTelemetry's semantic conventions for generative AI (v1.37, status: development).
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
+
+# vLLM does not split its histograms by API; the convention requires an operation.
+_GEN_AI_ATTRIBUTES = {"gen_ai.provider.name": "vllm", "gen_ai.operation.name": "text_completion"}
 _CHARACTERS_MAX = 300
 _FILE_BYTES_MAX = 16384
 
@@ -99,8 +113,40 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
             if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))
+        if family.name in GEN_AI:
+            metrics.append(_gen_ai(family, started_ns, now_ns))
     scope = ScopeMetrics(InstrumentationScope("vllm_watch", __version__), metrics, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])
+
+
+def _gen_ai(family: Family, started_ns: int, now_ns: int) -> Metric:
+    """Return one of our histograms by the names of the semantic conventions."""
+    buckets: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
+    sums = {}
+    for sample in family.samples:
+        labels = frozenset((key, value) for key, value in sample.labels.items() if key != "le")
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(labels, {})[float(sample.labels["le"])] = sample.value
+        elif sample.name.endswith("_sum"):
+            sums[labels] = sample.value
+    points = []
+    for labels, by_bound in buckets.items():
+        of = dict(labels)
+        bounds = sorted(by_bound)
+        cumulative = [int(by_bound[bound]) for bound in bounds]
+        attributes = {
+            **_GEN_AI_ATTRIBUTES, "gen_ai.request.model": of.get("model_name", ""),
+            "vllm_watch.target": of.get("target", ""), "vllm_watch.engine": of.get("engine", ""),
+        }  # fmt: skip
+        points.append(
+            HistogramDataPoint(
+                attributes, started_ns, now_ns, cumulative[-1], sums.get(labels, 0.0),
+                [upper - lower for lower, upper in pairwise([0, *cumulative])], bounds[:-1],
+                min=None, max=None,  # type: ignore[arg-type] # vLLM keeps neither; None leaves them out
+            )
+        )  # fmt: skip
+    data = Histogram(points, AggregationTemporality.CUMULATIVE)
+    return Metric(GEN_AI[family.name], family.documentation, "s", data)
 
 
 def _headers(file: Path | None) -> dict[str, str]:
