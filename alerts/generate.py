@@ -1,7 +1,8 @@
 """Writes the alerts of all kinds of incidents, the other forms of the alert rules, and tuned copies of them.
 
 python alerts/generate.py            write the kinds' part of alerts/incidents.yaml and of docs/alerts.md, and of alerts/*.yaml
-                                     deploy/kubernetes/monitoring/prometheus-rule.yaml, alerts/mixin/rules.json and alerts/awesome/rules.yml
+                                     deploy/kubernetes/monitoring/prometheus-rule.yaml, alerts/mixin/rules.json, alerts/awesome/rules.yml,
+                                     alerts/grafana/vllm-watch.yaml and alerts/openslo/objectives.yaml
 python alerts/generate.py --check    exit 1 when one of them is stale
 python alerts/generate.py --out DIR [--set NAME=VALUE]... [--without ALERT]... [--runbooks URL/] [--job NAME]
                                      write the rules to DIR as you want them, in both forms
@@ -25,12 +26,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import awesome
 import kind_rules
+import other_forms
 
 ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted((ROOT / "alerts").glob("*.yaml")))
 MIXIN = ROOT / "alerts" / "mixin" / "rules.json"
 RAW = ROOT / "alerts" / "fallback" / "raw_vllm.yaml"
 AWESOME = ROOT / "alerts" / "awesome" / "rules.yml"
+GRAFANA = ROOT / "alerts" / "grafana" / "vllm-watch.yaml"
+OPENSLO = ROOT / "alerts" / "openslo" / "objectives.yaml"
 KUBERNETES = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
 
 MADE_PARTS = {
@@ -130,8 +134,7 @@ def as_kubernetes(groups: Rules) -> str:
         "metadata": {"name": "vllm-watch", "labels": {"app.kubernetes.io/name": "vllm-watch"}},
         "spec": {"groups": groups},
     }
-    head = "# Made by alerts/generate.py from alerts/*.yaml. Do not edit.\n"
-    return head + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=1000)
+    return as_made([manifest])
 
 
 def as_mixin(groups: Rules, values: Values) -> str:
@@ -150,14 +153,23 @@ def as_awesome(watched: Rules, raw: Rules) -> str:
     )
 
 
+def as_made(documents: Iterable[dict[str, Any]]) -> str:
+    """YAML documents with a line that says who made them."""
+    head = "# Made by alerts/generate.py from alerts/*.yaml. Do not edit.\n"
+    return head + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1000)
+
+
 def forms() -> dict[Path, str]:
     """Every file that is made, or has a part that is."""
     groups, values = sources(SOURCES)
     parts = {file: whole(file) for file in MADE_PARTS}
+    objectives = {name: values[f"slo_{name}_share"] for name in other_forms.OBJECTIVES}
     return parts | {
         KUBERNETES: as_kubernetes(filled(groups, values)),
         MIXIN: as_mixin(groups, values),
         AWESOME: as_awesome(filled(groups, values), filled(*sources([RAW]))),
+        GRAFANA: as_made([other_forms.grafana(filled(groups, values))]),
+        OPENSLO: as_made(other_forms.openslo(objectives)),
     }
 
 

@@ -31,4 +31,12 @@ local source = import 'rules.json';
     ],
   },
   prometheusRules+:: { groups+: [] },
+
+  grafanaDashboards+:: {
+    'vllm-watch-engine.json': import '../../dashboards/engine.json',
+    'vllm-watch-overview.json': import '../../dashboards/overview.json',
+    'vllm-watch-restarts.json': import '../../dashboards/restarts.json',
+    'vllm-watch-vram.json': import '../../dashboards/vram.json',
+    'vllm-watch-watcher.json': import '../../dashboards/watcher.json',
+  },
 }

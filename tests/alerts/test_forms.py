@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import pytest
+import rjsonnet
 import yaml
 
 from tests.alerts.incident_stories import crashes, fleet
 from tests.alerts.stories import ROOT, RULE_FILES, Story, as_promtool, promtool, rules
+from vllm_watch.export.engine_families import BOUNDS
 
 GENERATOR = ROOT / "alerts/generate.py"
 KUBERNETES = ROOT / "deploy/kubernetes/monitoring/prometheus-rule.yaml"
 MIXIN = ROOT / "alerts/mixin"
+SHORT = {"ttft": "ttft", "itl": "inter_token_latency", "e2e": "e2e_latency"}
 HOLE = re.compile(r"<<(\w+)>>")
 
 
@@ -58,6 +62,60 @@ def test_mixin_holds_the_same_rules() -> None:
     filled = HOLE.sub(lambda hole: json.dumps(mixin["defaults"][hole[1]])[1:-1], text)
     assert json.loads(filled) == without_comments(SOURCE)
     assert "import 'rules.json'" in (MIXIN / "mixin.libsonnet").read_text()
+
+
+def test_mixin_is_rendered_by_jsonnet() -> None:
+    """Its rules are those of the files, its dashboards those that we ship, and a number can be set."""
+    rendered = json.loads(rjsonnet.evaluate_snippet("here", f"""
+        local mixin = (import '{MIXIN}/mixin.libsonnet') + {{ _config+:: {{ unhealthy_share_page: '0.25', without: ['VllmOverloaded'] }} }};
+        {{ alerts: mixin.prometheusAlerts, dashboards: mixin.grafanaDashboards }}
+    """))  # fmt: skip
+    names = {rule.get("alert") for group in rendered["alerts"]["groups"] for rule in group["rules"]}
+    ours = {rule.get("alert") for group in SOURCE for rule in group["rules"]}
+    assert names == ours - {"VllmOverloaded"}
+    assert "0.25" in json.dumps(rendered["alerts"])
+    assert rendered["dashboards"] == {
+        f"vllm-watch-{file.name}": json.loads(file.read_text()) for file in (ROOT / "dashboards").glob("*.json")
+    }  # fmt: skip
+
+
+def test_grafana_has_every_alert_once() -> None:
+    """Each alert with the same query, labels and wait; no annotation asks Prometheus, which Grafana's templates cannot."""
+    groups = yaml.load((ROOT / "alerts/grafana/vllm-watch.yaml").read_text(), yaml.CSafeLoader)[
+        "groups"
+    ]
+    made = [rule for group in groups for rule in group["rules"]]
+    source = [
+        rule for group in without_comments(SOURCE) for rule in group["rules"] if "alert" in rule
+    ]
+    assert [rule["data"][0]["model"]["expr"] for rule in made] == [rule["expr"] for rule in source]
+    assert [rule["labels"] for rule in made] == [rule.get("labels", {}) for rule in source]
+    assert [rule["for"] for rule in made] == [rule.get("for", "0s") for rule in source]
+    assert len({rule["uid"] for rule in made}) == len({rule["title"] for rule in made}) == len(made)
+    assert all(len(rule["uid"]) <= 40 for rule in made)
+    annotations = json.dumps([rule["annotations"] for rule in made])
+    assert "| query" not in annotations
+    assert "$value " not in annotations  # a text in Grafana, which no function of ours takes
+    assert all(rule["annotations"]["summary"] for rule in made)
+
+
+def test_openslo_asks_for_series_that_we_export() -> None:
+    """Each query parses, and its limit is a bucket of its histogram."""
+    service, *objectives = yaml.load_all(
+        (ROOT / "alerts/openslo/objectives.yaml").read_text(), yaml.CSafeLoader
+    )
+    bounds = {f"vllm_watch_engine_{short}_seconds": BOUNDS[name] for short, name in SHORT.items()}
+    assert len(objectives) == len(bounds)
+    for objective in objectives:
+        assert objective["spec"]["service"] == service["metadata"]["name"]
+        assert 0 < objective["spec"]["objectives"][0]["target"] < 1
+        metric = objective["spec"]["indicator"]["spec"]["ratioMetric"]
+        good, total = (metric[key]["metricSource"]["spec"]["query"] for key in ("good", "total"))
+        promql_parser.parse(total)
+        promql_parser.parse(good)
+        family, limit = re.findall(r'(\w+)_bucket\{le="([\d.]+)"\}', good)[0]
+        assert float(limit) in bounds[family]
+        assert f"{family}_count" in total
 
 
 def test_every_number_can_be_set(tmp_path: Path) -> None:
