@@ -85,6 +85,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_configuration.py
 	$(BIN)/python docs/generate_schema.py
 	$(BIN)/python docs/generate_man.py
+	$(BIN)/python docs/generate_llms.py
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python docs/generate_diagnose.py

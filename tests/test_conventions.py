@@ -167,6 +167,7 @@ def test_generated_pages_are_in_step() -> None:
         "generate_configuration.py",
         "generate_dependencies.py",
         "generate_diagnose.py",
+        "generate_llms.py",
         "generate_man.py",
         "generate_openapi.py",
         "generate_runbooks.py",
