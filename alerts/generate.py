@@ -2,7 +2,7 @@
 
 python alerts/generate.py            write the kinds' part of alerts/incidents.yaml and of docs/alerts.md, and of alerts/*.yaml
                                      deploy/kubernetes/monitoring/prometheus-rule.yaml, alerts/mixin/rules.json, alerts/awesome/rules.yml,
-                                     alerts/grafana/vllm-watch.yaml and alerts/openslo/objectives.yaml
+                                     alerts/grafana/vllm-watch.yaml and alerts/openslo/*.yaml
 python alerts/generate.py --check    exit 1 when one of them is stale
 python alerts/generate.py --out DIR [--set NAME=VALUE]... [--without ALERT]... [--runbooks URL/] [--job NAME]
                                      write the rules to DIR as you want them, in both forms
@@ -35,6 +35,7 @@ RAW = ROOT / "alerts" / "fallback" / "raw_vllm.yaml"
 AWESOME = ROOT / "alerts" / "awesome" / "rules.yml"
 GRAFANA = ROOT / "alerts" / "grafana" / "vllm-watch.yaml"
 OPENSLO = ROOT / "alerts" / "openslo" / "objectives.yaml"
+SLOTH = OPENSLO.with_name("sloth.yaml")
 KUBERNETES = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
 
 MADE_PARTS = {
@@ -170,6 +171,7 @@ def forms() -> dict[Path, str]:
         AWESOME: as_awesome(filled(groups, values), filled(*sources([RAW]))),
         GRAFANA: as_made([other_forms.grafana(filled(groups, values))]),
         OPENSLO: as_made(other_forms.openslo(objectives)),
+        SLOTH: as_made([other_forms.sloth(objectives)]),
     }
 
 

@@ -1,4 +1,4 @@
-"""The alert rules for Grafana's own alerting, and the latency objectives as OpenSLO."""
+"""The alert rules for Grafana's own alerting, and the latency objectives as OpenSLO and for Sloth."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -103,6 +103,34 @@ def openslo(shares: Mapping[str, str]) -> Iterator[dict[str, Any]]:
                 "objectives": [{"displayName": title, "target": float(shares[objective])}],
             },
         }
+
+
+def sloth(shares: Mapping[str, str]) -> dict[str, Any]:
+    """Return the same objectives as Sloth's own format, which makes multiwindow burn-rate alerts of them."""
+    return {
+        "version": "prometheus/v1",
+        "service": "vllm",
+        "slos": [
+            {
+                "name": objective.replace("_", "-"),
+                "description": f"{title} within {LIMITS[objective]} s; set le to a bucket at your own limit",
+                "objective": float(shares[objective]) * 100,
+                "sli": {
+                    "events": {
+                        "error_query": f"sum(rate({family}_count[{{{{.window}}}}])) - "
+                        f'sum(rate({family}_bucket{{le="{LIMITS[objective]}"}}[{{{{.window}}}}]))',
+                        "total_query": f"sum(rate({family}_count[{{{{.window}}}}]))",
+                    }
+                },
+                "alerting": {
+                    "name": f"Vllm{objective.title().replace('_', '')}Objective",
+                    "page_alert": {"labels": {"severity": "page"}},
+                    "ticket_alert": {"labels": {"severity": "ticket"}},
+                },
+            }
+            for objective, (family, title) in OBJECTIVES.items()
+        ],
+    }
 
 
 def _source(query: str) -> dict[str, Any]:
