@@ -244,7 +244,14 @@ def _answered(pieces: Iterable[bytes]) -> tuple[object, ...] | None:
         raise FaultError(f"a body of {len(said)} bytes was kept")
     if reader.error is not None:
         return None
-    return reader.status, reader.headers, said, reader.complete, reader.keep_alive, reader.trailing_data
+    return (
+        reader.status,
+        reader.headers,
+        said,
+        reader.complete,
+        reader.keep_alive,
+        reader.trailing_data,
+    )
 
 
 TARGETS = {

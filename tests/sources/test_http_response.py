@@ -46,7 +46,9 @@ def read(pieces, *, end=False):
     if reading.error is not None:
         assert reading.error[0] == "garbled"
         return NOT_HTTP
-    return Read(reading.status, reading.body(), reading.complete, reading.keep_alive, reading.trailing_data)
+    return Read(
+        reading.status, reading.body(), reading.complete, reading.keep_alive, reading.trailing_data
+    )
 
 
 def an(body, status=200, *, keeps=True, extra=False):
@@ -237,7 +239,11 @@ def test_one_answer_after_another():
     reading.expect(BODY_BYTES_MAX)
     assert (reading.status, reading.headers, reading.body()) == (0, {}, b"")
     reading.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-    assert (reading.status, reading.headers, reading.complete) == (503, {"content-length": "0"}, True)
+    assert (reading.status, reading.headers, reading.complete) == (
+        503,
+        {"content-length": "0"},
+        True,
+    )
 
 
 class Wire(io.BytesIO):

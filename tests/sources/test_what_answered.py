@@ -135,7 +135,8 @@ async def test_plain_http_to_a_port_of_tls(tmp_path):
         status, _, err = await read(url)
     assert seen.scrape.outcome == "tls"
     assert (
-        seen.scrape.error == "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
+        seen.scrape.error
+        == "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
     )
     assert status == 2
     assert "write https:// in its URL" in err
@@ -153,7 +154,8 @@ async def test_tls_to_a_port_of_plain_http():
         seen = await look(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     assert seen.scrape.outcome == "tls"
     assert (
-        seen.scrape.error == "the server speaks plain HTTP, but its URL is https: write http:// in its URL"
+        seen.scrape.error
+        == "the server speaks plain HTTP, but its URL is https: write http:// in its URL"
     )
 
 
@@ -190,7 +192,9 @@ async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
         Call(outcome="refused", error="refused"),
     )
     for url in ("http://127.0.0.1:1", "http://127.0.0.1:1"):
-        assert "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
+        assert (
+            "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
+        )
         beside.answered(url)
     beside.answered("http://127.0.0.1:2")
     assert await beside.explain(call, "http://127.0.0.1:1") == call

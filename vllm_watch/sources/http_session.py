@@ -224,8 +224,8 @@ class Session:
             late_s = loop.time() - due_s
             if due_s < connect_by_s:
                 # The deadline came first: a reused connection had hung, or loading certificates took the time.
-                error = f"connected, but no complete answer within {wanted.seconds:g} s"
-                return Reply("read_timeout", error, late_s=late_s + read_s)
+                cause = f"connected, but no complete answer within {wanted.seconds:g} s"
+                return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
         if isinstance(connection, Connection):
             self._open.add(connection)

@@ -83,7 +83,7 @@ async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | N
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 
     try:
-        return await threads.beside(search, _SEARCH_SECONDS)
+        return await threads.run(search, _SEARCH_SECONDS)
     except (TimeoutError, MemoryError):
         return None
 

@@ -84,7 +84,7 @@ class Stacks:
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
             try:  # reading the command line of a process stuck in the kernel may block
-                all_ = await threads.beside(
+                all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )
             except (TimeoutError, MemoryError):

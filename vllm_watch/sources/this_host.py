@@ -35,7 +35,7 @@ async def serves_here(url: str, net: Path = NET) -> bool:
     """Return True if the URL names this host; False if the kernel does not answer in time."""
     host = urlsplit(url).hostname or ""
     try:
-        return await threads.beside(lambda: is_here(host, net), ADDRESSES_SECONDS)
+        return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)
     except (OSError, MemoryError):  # a TimeoutError is an OSError
         return False
 

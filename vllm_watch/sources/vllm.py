@@ -157,7 +157,7 @@ class VllmSource:
             with suppress(TooManyLinesError):
                 return self._read(answer, LOOP_LINES_MAX)
         try:
-            return await threads.computed(lambda: self._read_long(answer))
+            return await threads.compute(lambda: self._read_long(answer))
         except MemoryError as error:
             return _no_memory(answer.call, error), None, None
 
@@ -165,7 +165,7 @@ class VllmSource:
         try:
             return self._read(answer)
         finally:
-            allocator.give_back_small_pieces()
+            allocator.trim_heap()
 
     def _read(
         self, answer: http.Answer, lines_max: int = SERIES_MAX

@@ -16,7 +16,7 @@ from vllm_watch.samples.observation import SCALING, Call
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import never_show, redacted
+from vllm_watch.support.redaction import redact_always, redacted
 
 # Text only: up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more to write.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
@@ -72,7 +72,7 @@ def read_key(path: Path) -> str:
     """Read a bearer key; in a file it can be changed while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
-    never_show(key)
+    redact_always(key)
     return key
 
 
