@@ -279,7 +279,7 @@ class Daemon:
         self.board.nothing_watched = self._discovery.nothing_found
         if found is not None:
             self._targets = found
-            descriptors.say_if_few(len(found))
+            descriptors.warn_if_few(len(found))
         elif not even_if_unchanged:
             return
         if self._targets is None:

@@ -56,7 +56,7 @@ class HostileSource:
             reader.feed(sent[at : at + _PIECE_BYTES])
             if reader.ended:
                 break
-        wrong, body = reader.wrong, reader.body()
+        wrong, body = reader.error, reader.body()
         reader.close()
         if wrong is not None:
             return Answer(Call(outcome=wrong[0], error=wrong[1]))

@@ -214,7 +214,7 @@ async def test_api_server_that_is_away_takes_nothing_along(
     await cluster.until(LLAMA_0, problem=message)
     remedy = "docs/kubernetes.md" if code in (401, 403) else "whether the API server is healthy"
     said = " ".join(cluster.discovery.problems.values())
-    assert "the pods it told of last (1) are kept" in said
+    assert "the last known pods (1) are kept" in said
     assert remedy in said
     del cluster.server.objects["pods", NAMESPACE, "llama-0"]
     cluster.server.add("pods", engine("10.0.0.2"), "llama-1")
@@ -226,7 +226,7 @@ async def test_without_a_cluster_it_is_said(cluster: Cluster) -> None:
     """A watcher that is no pod, or whose API server never answers, watches what is written out."""
     cluster.environ.clear()
     cluster.discover()
-    await cluster.until(problem="this is no Kubernetes pod")
+    await cluster.until(problem="this is not a Kubernetes pod")
 
 
 async def test_stream_that_is_no_stream_of_events(
@@ -236,7 +236,7 @@ async def test_stream_that_is_no_stream_of_events(
     monkeypatch.setattr(pod_watch, "WATCH_SECONDS", 1.0)
     cluster.server.add("pods", engine("10.0.0.1"), "llama-0")
     cluster.server.add("pods", engine("none"), "llama-1")
-    await cluster.until(LLAMA_0, problem="cannot be understood")
+    await cluster.until(LLAMA_0, problem="invalid pods")
     await cluster.watched()
     cluster.remove("llama-1")
     await cluster.server.say(b"<html>\n")
@@ -260,7 +260,7 @@ async def test_long_list_comes_in_pages_and_is_bounded(
     await cluster.until(*wanted[:7])
     await cluster.watched()
     cluster.server.add("pods", engine("10.0.0.8"), "llama-8")
-    await cluster.until(*wanted[:7], problem="more than 7 pods are found")
+    await cluster.until(*wanted[:7], problem="more than 7 pods match")
     cluster.remove("llama-1")
     await cluster.until(*wanted[1:])
 
@@ -337,7 +337,7 @@ async def test_annotation_that_says_too_much_is_said(cluster: Cluster) -> None:
     cluster.server.add("pods", engine("10.0.0.1", annotations=says), "llama-0")
     await cluster.until(
         "llama-0 https://10.0.0.1:8000 llama",
-        problem="'vllm-watch/url' is nothing that a pod may say",
+        problem="'vllm-watch/url' is not a known annotation",
     )
 
 

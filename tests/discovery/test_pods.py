@@ -120,9 +120,9 @@ def test_what_an_annotation_may_say(key: str, text: str, taken: str | None) -> N
     """How its own server is asked, and what it is called; all else is said to be wrong, and the pod is watched on."""
     found = pod_of(document(annotations={f"vllm-watch/{key}": text, "other/port": "1"}))
     assert found is not None
-    assert found.says.get(key) == taken
-    assert bool(found.wrong) == (taken is None and key != "restart-attempt")
-    assert "\n" not in "".join(found.wrong)
+    assert found.annotations.get(key) == taken
+    assert bool(found.invalid) == (taken is None and key != "restart-attempt")
+    assert "\n" not in "".join(found.invalid)
 
 
 @pytest.mark.parametrize("address", ["evil.net", "10.0.0.1:80", "fe80::1%eth0/../x", "1"])

@@ -270,7 +270,7 @@ def engine() -> Iterator[object]:
                 neighbours = Neighbours(ProcessListing(Path("/proc")), Path("/proc"))
                 source = vllm.VllmSource(target.identity(), scrape, session, neighbours)
                 await source.observe()
-                for understand in (vllm._version, vllm._models, *vllm._UNDERSTOOD.values()):
+                for understand in (vllm._version, vllm._models, *vllm._PARSERS.values()):
                     await source._ask_json("/version", understand)
                 await canary.CanarySource(target.identity(), CanarySettings(), scrape, session).ask("m", None)  # fmt: skip
 

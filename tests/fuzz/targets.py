@@ -242,9 +242,16 @@ def _answered(pieces: Iterable[bytes]) -> tuple[object, ...] | None:
     said = reader.body()
     if len(said) > BODY_BYTES_MAX:
         raise FaultError(f"a body of {len(said)} bytes was kept")
-    if reader.wrong is not None:
+    if reader.error is not None:
         return None
-    return reader.status, reader.headers, said, reader.whole, reader.keeps, reader.extra
+    return (
+        reader.status,
+        reader.headers,
+        said,
+        reader.complete,
+        reader.keep_alive,
+        reader.trailing_data,
+    )
 
 
 TARGETS = {

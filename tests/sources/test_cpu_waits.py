@@ -355,7 +355,7 @@ async def test_a_look_that_hangs_holds_nobody_up(tree, waits, monkeypatch):
     stuck.unlink()
     os.mkfifo(stuck)
     assert await waits.observe(observed(STARTED)) is None
-    monkeypatch.setattr(cpu_waits, "LOOK_SECONDS_MAX", 3600.0)
+    monkeypatch.setattr(cpu_waits, "READ_SECONDS_MAX", 3600.0)
     async with asyncio.timeout(30):
         assert await waits.observe(observed(STARTED)) is None
     waits.close()  # takes effect when it is through

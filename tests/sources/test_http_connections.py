@@ -367,14 +367,14 @@ async def test_a_connection_that_is_not_used_any_more_is_closed(monkeypatch):
 async def test_a_connection_that_is_used_again_stays_as_long_again():
     """One timer serves all its stays, and ends none that is in use."""
     async with pair() as (connection, wanted, theirs):
-        connection.stay(0.1)
-        connection.stay()
+        connection.keep_idle(0.1)
+        connection.keep_idle()
         call = asyncio.create_task(connection.exchange(b"?", wanted))
         await asyncio.sleep(0.2)
         assert connection.is_open
         theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         assert (await call).outcome == "ok"
-        connection.stay(0.1)
+        connection.keep_idle(0.1)
         await until(lambda: not connection.is_open)
 
 

@@ -43,10 +43,12 @@ def read(pieces, *, end=False):
         reading.feed(piece)
     if end:
         reading.end()
-    if reading.wrong is not None:
-        assert reading.wrong[0] == "garbled"
+    if reading.error is not None:
+        assert reading.error[0] == "garbled"
         return NOT_HTTP
-    return Read(reading.status, reading.body(), reading.whole, reading.keeps, reading.extra)
+    return Read(
+        reading.status, reading.body(), reading.complete, reading.keep_alive, reading.trailing_data
+    )
 
 
 def an(body, status=200, *, keeps=True, extra=False):
@@ -207,7 +209,7 @@ def test_chunks_that_are_mostly_framing_are_refused():
     assert reading.body() == b"a"
     for _ in range(1 + http_response.FRAMING_BYTES_MAX // len(chunk[1:]) // 1000):
         reading.feed(chunk * 1000)
-    assert reading.wrong == ("garbled", "the answer is not HTTP: over 262144 bytes of chunk sizes and trailers")  # fmt: skip
+    assert reading.error == ("garbled", "the answer is not HTTP: over 262144 bytes of chunk sizes and trailers")  # fmt: skip
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -218,7 +220,7 @@ def test_a_body_that_is_too_large_is_let_go_at_once(packed):
     reading.feed(OK + coding + b"\r\n")
     for at in range(len(body)):
         reading.feed(body[at : at + 1])
-    assert reading.wrong == ("too_large", "the body is longer than it may be")
+    assert reading.error == ("too_large", "the body is longer than it may be")
     assert (reading.ended, reading.body()) == (True, b"")
 
 
@@ -233,11 +235,15 @@ def test_one_answer_after_another():
     """As on a connection that is used again: nothing of the one before is left."""
     reading = reader()
     reading.feed(OK + b"A: b\r\n" + THREE)
-    assert (reading.whole, reading.body()) == (True, b"abc")
+    assert (reading.complete, reading.body()) == (True, b"abc")
     reading.expect(BODY_BYTES_MAX)
     assert (reading.status, reading.headers, reading.body()) == (0, {}, b"")
     reading.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-    assert (reading.status, reading.headers, reading.whole) == (503, {"content-length": "0"}, True)
+    assert (reading.status, reading.headers, reading.complete) == (
+        503,
+        {"content-length": "0"},
+        True,
+    )
 
 
 class Wire(io.BytesIO):
@@ -297,7 +303,7 @@ def test_what_is_well_formed_is_read_as_others_read_it(answer):
 
     assert reading.end()
     assert (reading.status, reading.headers, reading.body()) == (theirs.status, headers, theirs.read())  # fmt: skip
-    assert not reading.extra
+    assert not reading.trailing_data
 
 
 @examples(500)

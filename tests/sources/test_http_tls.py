@@ -210,7 +210,7 @@ async def until(reached):
 
 async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monkeypatch):
     """While certificate and key do not fit, the old ones serve, and that is said once."""
-    monkeypatch.setattr(http_trust, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
     server = Server(ours)
     server.demands(ours)
     server.closes = True
@@ -244,7 +244,7 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
 
 async def test_an_authority_that_is_renewed_counts(ours, strangers, tmp_path, monkeypatch):
     """Its file is read again."""
-    monkeypatch.setattr(http_trust, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(http_trust, "CHECK_SECONDS", 0.0)
     trusted = tmp_path / "trusted.pem"
     trusted.write_text(strangers.own.certificate.read_text())
     async with serving(Server(ours)) as server, http.new_session() as session:

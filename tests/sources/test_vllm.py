@@ -15,7 +15,7 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.vllm import VllmSource
-from vllm_watch.support.redaction import HIDDEN, never_show
+from vllm_watch.support.redaction import HIDDEN, redact_always
 from vllm_watch.support.threads import computed
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -394,7 +394,7 @@ async def test_half_a_character_in_a_name_is_none():
 async def test_an_engine_cannot_show_our_key_as_a_name():
     """It knows the key that it is asked with, and could call a model so."""
     key = "Kq0123456789Zw"
-    never_show(key)
+    redact_always(key)
     body = 'vllm:num_requests_running{engine="0",model_name="m ' + key + '"} 1\n'
     async with wire(metrics=body, version='{"version": "' + key + '"}') as server:
         server.on("/v1/models", '{"data": [{"id": "m ' + key + '"}]}')

@@ -60,8 +60,8 @@ async def read(*arguments):
 
 
 ANSWERS = [
-    (answers(status="401 Unauthorized"), "HTTP 401: it wants a key: put it into a file, and name that in scrape.api_key_file"),
-    (answers(status="403 Forbidden"), "HTTP 403: it wants a key"),
+    (answers(status="401 Unauthorized"), "HTTP 401: API key required: put it in a file and set scrape.api_key_file"),
+    (answers(status="403 Forbidden"), "HTTP 403: API key required"),
     (answers(status="302 Found", headers={"Location": "https://sso.example.org/login"}),
      "HTTP 302: it redirects to https://sso.example.org/login"),
     (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
@@ -120,7 +120,7 @@ async def test_a_key_is_shown_to_who_asks_for_one(tmp_path):
         refused = await look(server.url, api_key_file=wrong)
         status, _, _ = await read(server.url, "--api-key-file", right)
     assert shown == [None, "Bearer one"]
-    assert refused.scrape.error == "HTTP 401: it refuses the key of scrape.api_key_file"
+    assert refused.scrape.error == "HTTP 401: the server refused the key in scrape.api_key_file"
     assert status == 0
 
 
@@ -135,7 +135,8 @@ async def test_plain_http_to_a_port_of_tls(tmp_path):
         status, _, err = await read(url)
     assert seen.scrape.outcome == "tls"
     assert (
-        seen.scrape.error == "it speaks TLS, and was asked in plain HTTP: write https:// in its URL"
+        seen.scrape.error
+        == "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
     )
     assert status == 2
     assert "write https:// in its URL" in err
@@ -153,7 +154,8 @@ async def test_tls_to_a_port_of_plain_http():
         seen = await look(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     assert seen.scrape.outcome == "tls"
     assert (
-        seen.scrape.error == "it speaks plain HTTP, and was asked in TLS: write http:// in its URL"
+        seen.scrape.error
+        == "the server speaks plain HTTP, but its URL is https: write http:// in its URL"
     )
 
 
@@ -190,12 +192,14 @@ async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
         Call(outcome="refused", error="refused"),
     )
     for url in ("http://127.0.0.1:1", "http://127.0.0.1:1"):
-        assert "no vLLM API server is seen" in (await beside.told(call, "http://127.0.0.1:1")).error
-        beside.heard(url)
-    beside.heard("http://127.0.0.1:2")
-    assert await beside.told(call, "http://127.0.0.1:1") == call
-    await beside.told(call, "http://127.0.0.1:2")  # it has gone, too: no witness any more
-    assert "no vLLM API server is seen" in (await beside.told(call, "http://127.0.0.1:1")).error
+        assert (
+            "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
+        )
+        beside.answered(url)
+    beside.answered("http://127.0.0.1:2")
+    assert await beside.explain(call, "http://127.0.0.1:1") == call
+    await beside.explain(call, "http://127.0.0.1:2")  # it has gone, too: no witness any more
+    assert "no vLLM API server is seen" in (await beside.explain(call, "http://127.0.0.1:1")).error
 
 
 async def test_check_config_asks_each_target(tmp_path):

@@ -47,8 +47,8 @@ async def wrong_starts(folder):
         secure = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
         plain = await asyncio.start_server(_refuse_tls, "127.0.0.1", 0)
         for server, name, scheme, sentence in (
-            (secure, "secure", "http", "it speaks TLS, and was asked in plain HTTP: write https:// in its URL"),
-            (plain, "plain", "https", "it speaks plain HTTP, and was asked in TLS: write http:// in its URL"),
+            (secure, "secure", "http", "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"),
+            (plain, "plain", "https", "the server speaks plain HTTP, but its URL is https: write http:// in its URL"),
         ):  # fmt: skip
             await servers.enter_async_context(server)
             found[name] = (f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}", sentence)

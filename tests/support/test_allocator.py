@@ -14,7 +14,7 @@ def rss():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
 
 if sys.argv[1] == "set":
-    allocator.give_back_large_pieces()
+    allocator.fix_threshold()
 piece = bytearray(16 << 20)
 del piece  # from now on glibc keeps what is as large
 before, large, small, zeros = rss(), [], [], open("/dev/zero", "rb", buffering=0)
@@ -47,13 +47,13 @@ def rss():
 pieces = [bytearray(2_000) for _ in range(20_000)]
 pieces[:-1] = []  # the last one holds the heap's end
 before = rss()
-allocator.give_back_small_pieces()
+allocator.trim_heap()
 if sys.argv[1] == "twice":
     pieces[:0] = [bytearray(2_000) for _ in range(20_000)]
     pieces[:-1] = []
     before = rss()
     allocator.TRIM_SECONDS = 1e9
-    allocator.give_back_small_pieces()
+    allocator.trim_heap()
 print(before - rss())
 """
 

@@ -48,7 +48,7 @@ async def spool(folder: Path) -> None:
     chunk = Chunk(b"recorded")
     found.write(found.new_file(), chunk, 0)
     found._submit(lambda: None).result(10)
-    found.settle()
+    found.free_written()
     found._jobs.put(None)
     found._thread.join(10)
 

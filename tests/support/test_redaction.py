@@ -11,7 +11,7 @@ from vllm_watch.support import redaction
 from vllm_watch.support.redaction import (
     HIDDEN,
     excerpt,
-    never_show,
+    redact_always,
     redacted,
     safe_arguments,
     without_path,
@@ -117,8 +117,8 @@ def test_what_was_read_from_a_file_of_keys_is_hidden_wherever_it_turns_up(
     monkeypatch.setattr(redaction, "_known", OrderedDict())
     command = ("vllm", "serve", "eightchr")
     assert safe_arguments(command) == command
-    never_show("eightchr")
-    never_show("sevench")
+    redact_always("eightchr")
+    redact_always("sevench")
     assert safe_arguments(command) == ("vllm", "serve", HIDDEN)
     assert redacted("no eightchr here, sevench there") == f"no {HIDDEN} here, sevench there"
 
@@ -127,9 +127,9 @@ def test_a_thousand_keys_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more, and the oldest is forgotten; one that is read again is no other."""
     monkeypatch.setattr(redaction, "_known", OrderedDict())
     for number in (*range(1000), 999):
-        never_show(f"known{number:04}")
+        redact_always(f"known{number:04}")
     assert redacted("known0000 known0999") == f"{HIDDEN} {HIDDEN}"
-    never_show("known1000")
+    redact_always("known1000")
     assert redacted("known0000 known0001 known1000") == f"known0000 {HIDDEN} {HIDDEN}"
 
 

@@ -19,7 +19,7 @@ async def test_a_cancellation_that_comes_with_the_result_is_not_lost(
 ) -> None:
     """`asyncio.wait_for` loses it up to Python 3.11: the loop of a target that is gone then goes on for ever."""
     monkeypatch.setattr(threads, "begin", done_at_once)
-    waiting = asyncio.create_task(threads.beside(lambda: 1, 60))
+    waiting = asyncio.create_task(threads.run(lambda: 1, 60))
     await asyncio.sleep(0)  # it waits, and the result is on its way
     await asyncio.sleep(0)  # the result is there
     assert waiting.cancel()
@@ -34,11 +34,11 @@ async def test_a_thread_that_dies_without_a_word_holds_nobody_up(
     monkeypatch.setattr(threads, "COMPUTED_SECONDS_MAX", 0.05)
     monkeypatch.setattr(threads, "begin", lambda _: True)
     with pytest.raises(MemoryError):
-        await threads.computed(lambda: 1)
+        await threads.compute(lambda: 1)
 
 
 async def test_what_work_raises_is_raised_where_it_is_waited_for() -> None:
     """And what it returns is returned."""
-    assert await threads.computed(lambda: 1) == 1
+    assert await threads.compute(lambda: 1) == 1
     with pytest.raises(KeyError):
-        await threads.computed(lambda: {}["x"])
+        await threads.compute(lambda: {}["x"])

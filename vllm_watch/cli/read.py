@@ -147,7 +147,7 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
         answer = await what_answered.ask(session, f"{url}/metrics", limits, headers, key)
         if answer.call.outcome == "refused" and urlsplit(url).hostname in _HERE:
             beside = neighbours.Neighbours(ProcessListing(), Path("/proc"))
-            answer.call = await beside.told(answer.call, url)
+            answer.call = await beside.explain(answer.call, url)
     return answer
 
 

@@ -114,7 +114,7 @@ def collect_rarely() -> None:
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
-    allocator.give_back_large_pieces()
+    allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()
     logs.configure(config.log)

@@ -1,7 +1,7 @@
-"""The one way to read what comes over HTTP: to its end, within bytes; who waits for it has a timeout.
+"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout.
 
-An answer comes in as many pieces as the network makes of it, so a single read returns a part.
-`tests/test_one_way_to_read.py` finds readers that do otherwise.
+A body comes in as many pieces as the network makes of it, so a single read returns a part.
+`tests/test_one_way_to_read.py` finds code that reads in any other way.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ import aiohttp
 
 
 class Message(Protocol):
-    """An answer of a server's, or a request to ours."""
+    """A server's response, or a request to ours."""
 
     @property
     def content(self) -> aiohttp.StreamReader:
-        """The body, as it comes."""
+        """The body stream."""
 
 
 class TooLongError(aiohttp.ClientPayloadError):
-    """A body has more bytes than are read."""
+    """A body is longer than allowed."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"it sends more than {bytes_max:,} bytes")
@@ -28,11 +28,11 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the whole body. The session's `total` timeout ends it, or the caller's own.
+    """Return the whole body. The session's `total` timeout or the caller's limits the time.
 
     Raises:
         TooLongError: it has more than `bytes_max` bytes.
-        aiohttp.ClientError, TimeoutError, OSError: it did not come whole.
+        aiohttp.ClientError, TimeoutError, OSError: it is incomplete.
     """
     whole = bytearray()
     async for piece in message.content.iter_any():
@@ -43,7 +43,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return as much of the body as comes within `seconds`, `bytes_max` at most. Raises what `body` raises."""
+    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -57,7 +57,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield each line of a stream as it comes; what is cut off at the end is not a line.
+    """Yield the lines of a stream as they come, without a truncated last one.
 
     Raises:
         TooLongError: a line has more than `bytes_max` bytes.

@@ -1,8 +1,8 @@
-"""The Kubernetes API server: one call of its REST interface, or one watch, bounded in time and size. Nothing is judged here.
+"""A client of the Kubernetes API server: single REST calls and watches, bounded in time and size; judges nothing.
 
-From inside a cluster all that is needed lies in the pod: address in the environment, token, certificate
-and namespace in files. They are read anew for each call, since tokens are rotated; a call is a connection
-of its own, since calls are minutes apart.
+Inside a cluster the pod has all that is needed: the address in the environment; token, certificate and namespace in
+files. These are read again for each call, because tokens are rotated. Each call is a connection of its own, because
+calls are minutes apart.
 Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
@@ -24,80 +24,80 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""For one call, connecting included: the API server answers in milliseconds, and is retried by who asks."""
+"""Limit of a call, including connecting: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Ends before a call does, so that a call which ran out of time is one that was sent."""
+"""Shorter than a call's limit, so that a call that timed out was sent."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""A pod or a Lease takes some KB; a list of the pods of a large namespace takes one or two MiB."""
+"""A pod or a Lease takes some KB; the pod list of a large namespace one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts a pod's token, certificate and namespace."""
+"""Mount of a pod's token, certificate and namespace."""
 
 MERGE_PATCH = "application/merge-patch+json"
 
 _FILE_BYTES_MAX = 1 << 20
-_SAID_CHARACTERS_MAX = 300
+_MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Is shown an event; may it go on?"""
+"""Handles an event; returns False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
 
 class KubernetesError(WatchError):
-    """The API server could not be asked, or its answer was not had."""
+    """A call to the API server failed."""
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the request may have been carried out; False: surely not
+        self.sent = sent  # the request may have been executed; False: certainly not
 
 
 class Answer(NamedTuple):
-    """What the API server said; statuses of 4xx and 5xx are answers too."""
+    """The API server's response, including 4xx and 5xx."""
 
     status: int
-    document: dict[str, Any]  # empty where the body was no JSON object
-    retry_after_seconds: float | None = None  # what it asks for with 429 and 503
+    document: dict[str, Any]  # empty if the body was not a JSON object
+    retry_after_seconds: float | None = None  # requested with 429 and 503
 
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
 
     def said(self) -> str:
-        """Return its own words, in one line: of a Status object its message."""
-        message = excerpt(str(self.document.get("message", "")), _SAID_CHARACTERS_MAX)
+        """Return status and message in one line; of a Status object its message."""
+        message = excerpt(str(self.document.get("message", "")), _MESSAGE_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a part of an object, such as its metadata; empty if it has none, or something else there."""
+    """Return an object's part, such as its metadata; empty if missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the API server is, and who we are there."""
+    """Address of the API server, and our credentials."""
 
     url: str  # without a path
     token_file: Path | None = None
-    ca_file: Path | None = None  # None: what the system trusts
-    namespace: str = ""  # our own; empty: unknown
+    ca_file: Path | None = None  # None: the system's CAs
+    namespace: str = ""  # our own; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return what a pod's own service account gives; its files are in `folder`, None: where they always are.
+    """Return the access of a pod's own service account; `folder` defaults to SERVICE_ACCOUNT.
 
     Raises:
-        KubernetesError: where this is no pod, or one without a token.
+        KubernetesError: not a pod, or one without a token.
     """
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
     if not host:
-        cause = "this is no Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
+        cause = "this is not a Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
         raise KubernetesError(cause, "run vllm-watch in the cluster", sent=False)
     if not (folder / "token").exists():
         remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
@@ -119,10 +119,10 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """Calls one API server. Every method raises KubernetesError where no answer was had."""
+    """A client of one API server. Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
-        """`session` makes the sessions; hooks have it in `Tools.session`."""
+        """`session` creates the sessions; hooks have it in `Tools.session`."""
         self.access = access
         self._session = session
 
@@ -133,27 +133,27 @@ class Api:
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Create; 409 where the name exists."""
+        """Create; 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace; 409 where metadata.resourceVersion is not the newest."""
+        """Replace; 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
-        """Change a part: what `document` names (a merge patch)."""
+        """Change the parts in `document` (a merge patch)."""
         return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch: hand each event to `take` as it comes, until it has enough or the server ends it; the answer
-        is empty then.
+        """Watch: pass each event to `take` until it returns False or the server ends the stream; then the
+        answer is empty.
 
-        `seconds` is what the server was asked for; a connection that outlives it by a call is dead.
+        `seconds`: the requested duration; a connection that lasts CALL_SECONDS longer is dead.
 
         Raises:
-            KubernetesError: also where the stream was cut off, or is no stream of events.
+            KubernetesError: also if the stream breaks off or is not a stream of events.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -172,7 +172,7 @@ class Api:
                 await _each_line(response, take)
                 return Answer(response.status, {})
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise self._unheard(error, seconds) from None
+            raise self._failed(error, seconds) from None
 
     async def _call(
         self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
@@ -194,13 +194,13 @@ class Api:
             ):  # fmt: skip
                 return await _answer(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unheard(error, CALL_SECONDS) from None
+            raise self._failed(error, CALL_SECONDS) from None
 
-    def _unheard(self, error: Exception, seconds: float) -> KubernetesError:
+    def _failed(self, error: Exception, seconds: float) -> KubernetesError:
         sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         why = redacted(str(error)) or f"no answer within {seconds:g} s"
         cause = f"the API server at {self.access.url} cannot be asked: {why}"
-        return KubernetesError(cause, "see whether kubectl works from this pod", sent=sent)
+        return KubernetesError(cause, "check whether kubectl works from this pod", sent=sent)
 
     def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
         headers = {"Accept": "application/json", "User-Agent": f"vllm-watch/{__version__}"}
@@ -213,7 +213,7 @@ class Api:
             return headers, ssl.create_default_context(cadata=ca)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             cause = f"the service account's files cannot be used: {redacted(str(error))}"
-            remedy = "look at the volume that Kubernetes mounts into the pod"
+            remedy = "check the volume that Kubernetes mounts into the pod"
             raise KubernetesError(cause, remedy, sent=False) from None
 
 
@@ -229,12 +229,12 @@ def _content(file: Path) -> str:
 
 
 async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    """Raises ValueError for a line that is not an event."""
+    """Pass each event to `take`. Raises ValueError for an invalid line."""
     async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
         async for line in lines:
             event = json_text.read(line)
             if not isinstance(event, dict):
-                raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
+                raise ValueError("an event is not an object")  # noqa: TRY004 - invalid text, not code
             if not take(event):
                 return
 
@@ -244,7 +244,7 @@ async def _answer(response: aiohttp.ClientResponse) -> Answer:
     try:
         document = json_text.read(body)
     except ValueError:
-        document = {"message": body[:_SAID_CHARACTERS_MAX].decode(errors="replace")}
+        document = {"message": body[:_MESSAGE_CHARACTERS_MAX].decode(errors="replace")}
     after = response.headers.get("Retry-After", "").strip()
     return Answer(
         response.status,

@@ -1,7 +1,7 @@
-"""A signed POST of JSON, and how it ended: what the webhook hook and the webhook notifier share.
+"""A signed POST of JSON and its outcome, shared by the webhook hook and the webhook notifier.
 
-It says what happened, not what that means: a restart that may have been begun must never be asked for
-twice, a message may. No redirect is followed, no proxy and no password of our environment is used.
+The caller interprets the outcome: a restart that may have begun must never be requested twice, a message may be.
+Redirects are not followed; proxies and passwords of our environment are not used.
 """
 
 import asyncio
@@ -21,42 +21,42 @@ from vllm_watch import __version__
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import excerpt, never_show, redacted
+from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
-CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
+CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""How old a timestamp receivers are told to accept: clocks differ, and a queue holds a request a while."""
+"""Age of a timestamp that receivers should accept: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
-_SAID_BYTES_MAX = 500
-_SAID_SECONDS = 1.0
+_EXCERPT_BYTES_MAX = 500
+_EXCERPT_SECONDS = 1.0
 
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""How a POST ends. After `untrusted` and `not_reached` nothing was sent; after the others it was."""
+"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """How one POST ended."""
+    """The outcome of one POST."""
 
     end: str  # one of the above
-    text: str  # in words, without secrets
-    status: int | None = None  # where it was answered
-    retry_after_seconds: float = 0.0  # what the receiver asked for
+    text: str  # message, without secrets
+    status: int | None = None  # if answered
+    retry_after_seconds: float = 0.0  # as requested by the receiver
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without the proxies and passwords of our environment."""
+    """Return a session without cookies, and without proxies and passwords from the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return what the file holds, without white space at its ends. Raises WatchError, which names `key`."""
+    """Return the file's content, stripped. Raises WatchError, which names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -64,12 +64,12 @@ def read_secret(file: Path, key: str) -> bytes:
         raise WatchError(cause, "name a file that vllm-watch may read") from None
     if not secret:
         raise WatchError(f"{key} is empty", "write the key into it")
-    never_show(secret.decode(errors="replace"))
+    redact_always(secret.decode(errors="replace"))
     return secret
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Return the headers of a POST with this idempotency key, signed where there is a secret."""
+    """Return the headers of a POST with this idempotency key, signed if there is a secret."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -84,8 +84,8 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
     return found
 
 
-def where(url: str) -> str:
-    """Return what of a URL may be shown: the query may hold a token, and so may the path."""
+def origin(url: str) -> str:
+    """Return the part of a URL without secrets: query and path may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
@@ -94,9 +94,9 @@ async def post(
     session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
     unix_time: float,
 ) -> Posted:  # fmt: skip
-    """Send it once. Raises nothing but CancelledError."""
-    place = where(url)
-    # The connection's own limit ends first, so that one at the whole limit means: it was sent.
+    """Send it once. Raises only CancelledError."""
+    place = origin(url)
+    # Connecting has a shorter limit: a call that used up the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -107,7 +107,7 @@ async def post(
             ) as response,
         ):
             after = retry_after_seconds(response.headers.get("Retry-After", ""), unix_time)
-            text = f"{place} answered {response.status}{await _said(response)}"
+            text = f"{place} answered {response.status}{await _excerpt(response)}"
             return Posted(ANSWERED, text, response.status, after)
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
         why = getattr(error, "certificate_error", error)
@@ -118,12 +118,12 @@ async def post(
         text = f"{place} was asked and has not answered within {seconds:.0f} s"
         return Posted(NO_ANSWER, text)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        said = excerpt(str(error) or type(error).__name__, _SAID_BYTES_MAX)
-        return Posted(CUT_OFF, f"{place} was asked; its answer was cut off: {said}")
+        cause = excerpt(str(error) or type(error).__name__, _EXCERPT_BYTES_MAX)
+        return Posted(CUT_OFF, f"{place} was asked; its answer was cut off: {cause}")
 
 
 async def reachable(url: str) -> str | None:
-    """Connect, with TLS where the URL says so, and send nothing; return why that failed, in words."""
+    """Connect (with TLS for https) and send nothing; return the error, or None."""
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if secure else 80)
@@ -132,17 +132,17 @@ async def reachable(url: str) -> str | None:
             _, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure)
     except (OSError, TimeoutError) as error:
         why = redacted(str(error)) or f"no answer within {CONNECT_SECONDS:g} s"
-        return f"{where(url)} cannot be reached: {why}"
+        return f"{origin(url)} cannot be reached: {why}"
     writer.transport.abort()
     return None
 
 
-async def _said(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of what an answer that is no success says; its end is not waited for."""
+async def _excerpt(response: aiohttp.ClientResponse) -> str:
+    """Return the beginning of an error response's body, without waiting for its end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:
-        body = await http_answer.beginning(response, _SAID_BYTES_MAX, _SAID_SECONDS)
+        body = await http_answer.beginning(response, _EXCERPT_BYTES_MAX, _EXCERPT_SECONDS)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return ""
     text = " ".join(redacted(body.decode(errors="replace")).split())
@@ -150,7 +150,7 @@ async def _said(response: aiohttp.ClientResponse) -> str:
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Read a Retry-After, seconds or a date; what cannot be read asks for nothing."""
+    """Parse Retry-After, seconds or a date; 0 if invalid."""
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

@@ -1,7 +1,7 @@
-"""Targets from Prometheus file_sd files, JSON or YAML, as other tools already write them.
+"""Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
 
-A file that is bad or half written keeps its last good targets: losing sight of a fleet because one
-file was being saved would be worse than watching a server that has just left.
+A bad or half-written file keeps its last good targets: losing a fleet because one file was being saved would be worse
+than watching a server that has just gone.
 Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
 """
 
@@ -34,13 +34,13 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """All files that the patterns name; `read` looks only at those that changed."""
+    """All files that match the patterns; `read` parses only changed ones."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets of all files in order, and what is wrong, by file. Blocks on the disk."""
+        """Return the targets of all files in order, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -65,7 +65,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # it may be whole at the next look without a new time
+        file.stamp = None  # retry at the next poll: it may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))
@@ -120,14 +120,14 @@ def _targets(
 
 
 def _shown(address: Any) -> str:
-    """As it was written, but for the password of somebody who takes it for a URL."""
+    """Return the address as written, but without a password."""
     if isinstance(address, str) and "@" in address:
         address = f"{HIDDEN}@{address.rpartition('@')[2]}"
     return quoted(address)
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # an infinity would be the host "inf"
+    if not isinstance(address, str):  # a YAML infinity would become the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):
@@ -135,6 +135,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # One name cannot stand for several servers; those are named by their addresses.
+    # A name cannot apply to several servers; those are named by address.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

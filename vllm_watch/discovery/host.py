@@ -1,7 +1,6 @@
-"""Targets of this host: the vLLM servers that its processes and sockets show.
+"""Targets of this host: the vLLM servers found by their processes and sockets.
 
-One that was found stays a target when its process is gone: that is what a crash looks like. A reload of
-the configuration forgets it.
+A server stays a target when its process is gone: that is how a crash looks. A configuration reload forgets it.
 """
 
 from collections import defaultdict
@@ -21,27 +20,27 @@ _log = structlog.get_logger()
 
 
 class HostTargets:
-    """The servers of one procfs tree, found so far."""
+    """All servers found so far in one procfs tree."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._procfs = procfs
         self._listing = ProcessListing(procfs)
-        self._found: dict[str, HostServer] | None = None  # by URL; None: not looked yet
+        self._found: dict[str, HostServer] | None = None  # by URL; None: not searched yet
 
     @property
     def found_none(self) -> bool:
-        """Has a look that ended found nothing?"""
+        """True if a completed search found nothing."""
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Look; return all that were found since the start. Never raises for what is found."""
+        """Search; return all servers found since the start. Never raises for their content."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:  # unknown is not none
+        if seen is None:  # unknown is not empty
             return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
-            told = ", ".join(shown(each) for each in new)
-            text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {told}"
+            found = ", ".join(shown(each) for each in new)
+            text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {found}"
             _log.info("vllm_found", servers=[each.url for each in new], text=text)
         elif self._found is None:
             _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
@@ -50,7 +49,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """A decode (`kv_consumer`) exchanges KV with the prefills (`kv_producer`) of its model."""
+    """Return targets; a decode (`kv_consumer`) has the prefills (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:
@@ -62,7 +61,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """`vllm` at the usual port, as it was always called there; elsewhere the port tells them apart."""
+    """Name it `vllm` at the default port, for compatibility; elsewhere by port."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

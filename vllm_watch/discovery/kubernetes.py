@@ -1,7 +1,7 @@
-"""Targets from Kubernetes: the pods that a label selector finds, followed as they come and go.
+"""Targets from Kubernetes: the pods that match a label selector, watched for changes.
 
-A pod that is being deleted is no target any more: what it does then is a planned end. One that is not ready is:
-it may be starting, or be the very one to be told of.
+A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may be starting, or be the
+one with the problem.
 Runbook: docs/kubernetes.md.
 """
 
@@ -23,23 +23,23 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""How long the first look waits for the first list, so that a start knows its targets."""
+"""Limit of the wait for the first list, so that the daemon starts with its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Of more prefill servers nobody could say which one it is, and each look at a decode asks after all of them."""
+"""With more prefill servers the cause could not be told, and each poll of a decode checks them all."""
 
 
 class KubernetesTargets:
-    """The pods of one entry of the configuration, each with the name that it had when it was first seen."""
+    """The pods of one configuration entry; each keeps the name it first got."""
 
     def __init__(
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
         session: NewSession = new_session,
     ) -> None:  # fmt: skip
-        """`news` is called when there may be something new to `read`."""
+        """`news` is called when `read` may return something new."""
         self.settings = settings
-        self.problems: dict[str, str] = {}  # by place, as of the last `read`
+        self.problems: dict[str, str] = {}  # by place, of the last `read`
         self.changed = True  # since the last `read`
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
@@ -59,17 +59,17 @@ class KubernetesTargets:
         self._news()
 
     def _api(self) -> Api:
-        """Raises KubernetesError where this is no pod."""
+        """Raises KubernetesError outside a pod."""
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets as they are known now; only the first time it waits for that, some seconds.
+        """Return the targets known now; the first call waits some seconds for the first list.
 
-        `qualified` puts the namespace before the names of pods and groups.
+        `qualified`: prefix names of pods and groups with the namespace.
         """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without it every pod of the cluster would be watched from every node.
+            # Without it every node would watch all pods of the cluster.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []
@@ -78,7 +78,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False  # what came while we waited is in what follows
+        self.changed = False  # changes during the wait are included below
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -87,7 +87,7 @@ class KubernetesTargets:
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Stop following; return what is still ending."""
+        """Cancel the watches; return their tasks."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -112,21 +112,23 @@ class KubernetesTargets:
             if pod.role == PREFILL and self._names[pod.uid]:
                 prefills[pod.pairs_in].append(self._names[pod.uid])
         found: list[TargetConfig] = []
-        wrong = [f"pod {pod.namespace}/{pod.name}: {each}" for pod in pods for each in pod.wrong]
+        invalid = [
+            f"pod {pod.namespace}/{pod.name}: {each}" for pod in pods for each in pod.invalid
+        ]
         for pod in pods:
             try:
                 peers = prefills[pod.pairs_in] if pod.role == DECODE else []
                 found.append(self._target(pod, peers, qualified=qualified))
             except ValidationError as error:
-                wrong.append(f"pod {pod.namespace}/{pod.name} is left out: {error.errors()[0]['msg']}")  # fmt: skip
-        if wrong:
-            self.problems["annotations"] = f"{len(wrong)} said wrongly, the first: {wrong[0]}"
+                invalid.append(f"pod {pod.namespace}/{pod.name} is left out: {error.errors()[0]['msg']}")  # fmt: skip
+        if invalid:
+            self.problems["annotations"] = f"{len(invalid)} invalid, the first: {invalid[0]}"
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """Give each new pod a name: the one it asks for if that is free, its own, or none.
+        """Name each new pod: as it requests if that is free, else its own name, else none.
 
-        A name once given stays with its pod, or one that comes or goes would rename the others.
+        A name stays with its pod, so that others coming or going do not rename it.
         """
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
@@ -134,19 +136,19 @@ class KubernetesTargets:
         for pod in pods:
             if pod.uid in self._names:
                 continue
-            asked = pod.says.get("name", "")
-            free = asked and asked not in taken and asked not in owned
-            name = asked if free else own[pod.uid]
+            requested = pod.annotations.get("name", "")
+            free = requested and requested not in taken and requested not in owned
+            name = requested if free else own[pod.uid]
             self._names[pod.uid] = "" if name in taken else name
             taken.add(name)
 
     def _target(self, pod: Pod, peers: list[str], *, qualified: bool) -> TargetConfig:
         """Raises ValidationError."""
-        says, settings = pod.says, self.settings
+        given, settings = pod.annotations, self.settings
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         group = _in(pod, pod.group, "/", qualified=qualified)
         return TargetConfig(
-            url=f"{says.get('scheme', settings.scheme)}://{host}:{says.get('port', settings.port)}{says.get('path', '')}",
+            url=f"{given.get('scheme', settings.scheme)}://{host}:{given.get('port', settings.port)}{given.get('path', '')}",
             name=self._names[pod.uid],
             group=group[:_GROUP_CHARACTERS_MAX],
             namespace=pod.namespace,

@@ -1,7 +1,7 @@
-"""The pods of one namespace, or of all, as the API server last told of them: one list, then a watch that is resumed.
+"""The pods of one namespace, or of all, from the API server: one list, then a resumable watch.
 
-What is known is kept while the API server is away: pods go on serving without it, and to forget them would
-end the watching of engines because of something else's outage.
+While the API server is away the last pods are kept: they still serve, and forgetting them would end the watching of
+engines because of another system's outage.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
 """
 
@@ -14,43 +14,43 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""How long a watch is asked for. A connection that died without a word is noticed a call later, at most."""
+"""Requested duration of a watch. A silently dead connection is noticed at most one call later."""
 
 PODS_MAX = 2000
-"""Servers of one namespace: several times what one process keeps up with. Each takes less than a KB."""
+"""Servers of one namespace: several times the capacity of one process. Each takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods of one answer: with all they carry (managedFields, volumes, annotations) some 20 KB each, of 4 MiB."""
+"""Pods per page: with all their fields (managedFields, volumes, annotations) some 20 KB each, of 4 MiB."""
 
 PAGES_MAX = 100
-"""Of a list, whatever the server says: 10,000 pods that the selector finds."""
+"""Pages per list, if the server never ends it: 10,000 matching pods."""
 
 PAUSE_SECONDS = 1.0
-"""From one watch to the next, and after the first failure; twice as long after each further one."""
+"""Pause between watches, and after the first failure; doubled after each further one."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""An API server that comes back is noticed in half a minute; many watchers do not keep it down."""
+"""A recovered API server is noticed in half a minute; many watchers do not overload it."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """Lists and watches as a task; `pods` and `problem` are read at any time."""
+    """A task that lists and watches; `pods` and `problem` can be read at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace` "" is our own, "*" all; `changed` is called when `pods` or `problem` may be others."""
+        """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}  # by uid
         self.problem: str | None = None
-        self.answered = asyncio.Event()  # once it is known how the first list ended
+        self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
-        self._version: str | None = None  # where a watch goes on; None: list first
+        self._version: str | None = None  # resume the watch here; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False
-        self._strange = 0  # pods that cannot be understood
+        self._invalid = 0  # pods that could not be parsed
 
     async def run(self) -> None:
         """Follow the pods until cancelled."""
@@ -64,18 +64,18 @@ class PodWatch:
                 self._failed(error)
             self.answered.set()
             pause = min(PAUSE_SECONDS * 2 ** max(0, self._failures - 1), PAUSE_SECONDS_MAX)
-            # S311: no secret; it only keeps many watchers from coming at once
+            # S311: not a secret; jitter spreads many watchers
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
 
     def _failed(self, error: KubernetesError) -> None:
         self._failures = min(self._failures + 1, 16)
         if self._listed and self._failures == 1:
-            return  # watches are cut off now and then; the next one goes on where this one was
-        kept = f"; the pods it told of last ({len(self.pods)}) are kept" if self._listed else ""
-        self._say(f"{error.cause}{kept}; {error.remedy}")
-        self._version = None  # what came to pass meanwhile is seen at one look
+            return  # watches break off now and then; the next one resumes
+        kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
+        self._set_problem(f"{error.cause}{kept}; {error.remedy}")
+        self._version = None  # list again, for the changes in between
 
-    def _say(self, problem: str | None) -> None:
+    def _set_problem(self, problem: str | None) -> None:
         if problem != self.problem:
             self.problem = problem
             self._changed()
@@ -84,14 +84,14 @@ class PodWatch:
         """Raises KubernetesError."""
         api = self._api()
         found: dict[str, Pod] = {}
-        query, self._left_out, self._strange = {**self._query, "limit": str(PAGE_PODS)}, False, 0
+        query, self._left_out, self._invalid = {**self._query, "limit": str(PAGE_PODS)}, False, 0
         for _ in range(PAGES_MAX):
             answer = await api.get(self._path(api), query)
             if not answer.ok:
-                raise self._no(answer)
+                raise self._error(answer)
             items = answer.document.get("items")
             for document in items if isinstance(items, list) else ():
-                self._learn(found, document)
+                self._update(found, document)
             metadata = part(answer.document, "metadata")
             if not metadata.get("continue"):
                 break
@@ -100,7 +100,7 @@ class PodWatch:
             self._left_out = True
         self._version = str(metadata.get("resourceVersion") or "")
         self.pods, self._listed, self._failures = found, True, 0
-        self._say(self._wrong())
+        self._set_problem(self._incomplete())
         self._changed()
         self.answered.set()
 
@@ -112,17 +112,17 @@ class PodWatch:
             "resourceVersion": self._version or "", "timeoutSeconds": f"{WATCH_SECONDS:.0f}",
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
-        if answer.status == _GONE or self._left_out or self._strange:
+        if answer.status == _GONE or self._left_out or self._invalid:
             self._version = (
-                None  # it has forgotten how things were then; or there may be room again
+                None  # list again: the version expired, or pods left out may now be readable
             )
         elif not answer.ok:
-            raise self._no(answer)
+            raise self._error(answer)
 
     def _take(self, event: Mapping[str, Any]) -> bool:
         kind, document = event.get("type"), event.get("object")
         if kind == "ERROR":
-            self._version = None  # mostly 410: the list says how things are
+            self._version = None  # mostly 410: list again
             return False
         if not isinstance(document, dict):
             return True
@@ -139,17 +139,17 @@ class PodWatch:
         if deleted:
             self.pods.pop(uid, None)
         else:
-            self._learn(self.pods, document)
-        self._say(self._wrong())
+            self._update(self.pods, document)
+        self._set_problem(self._incomplete())
         if self.pods.get(uid) != before:
             self._changed()
 
-    def _learn(self, pods: dict[str, Pod], document: Any) -> None:
-        """Take what a pod says into `pods`, or it out of them."""
+    def _update(self, pods: dict[str, Pod], document: Any) -> None:
+        """Add the pod to `pods`, or remove it."""
         try:
             uid, pod = str(document["metadata"]["uid"]), pod_of(document)
         except (KeyError, TypeError, AttributeError, ValueError):
-            self._strange += 1
+            self._invalid += 1
             return
         if pod is None:
             pods.pop(uid, None)
@@ -158,27 +158,27 @@ class PodWatch:
         else:
             self._left_out = True
 
-    def _wrong(self) -> str | None:
+    def _incomplete(self) -> str | None:
         if self._left_out:
-            return f"more than {PODS_MAX} pods are found: those after them are left out"
-        if self._strange:
-            return "the API server told of pods that cannot be understood: they are left out"
+            return f"more than {PODS_MAX} pods match: the others are left out"
+        if self._invalid:
+            return "the API server returned invalid pods: they are left out"
         return None
 
     def _path(self, api: Api) -> str:
-        """Raises KubernetesError where it is not known which namespace is ours."""
+        """Raises KubernetesError if our namespace is unknown."""
         if self.namespace == "*":
             return "/api/v1/pods"
         namespace = self.namespace or api.access.namespace
         if not namespace:
-            cause = "it is not known in which namespace this pod is"
+            cause = "the namespace of this pod is unknown"
             raise KubernetesError(cause, "set discovery.kubernetes: namespaces", sent=False)
         return f"/api/v1/namespaces/{namespace}/pods"
 
-    def _no(self, answer: Answer) -> KubernetesError:
+    def _error(self, answer: Answer) -> KubernetesError:
         if answer.status == _GONE:
-            return KubernetesError("the list took too long", "it is asked again", sent=True)
-        remedy = "see whether the API server is healthy"
+            return KubernetesError("the list took too long", "it is retried", sent=True)
+        remedy = "check whether the API server is healthy"
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/kubernetes.md"
         return KubernetesError(f"pods cannot be listed: {answer.said()}", remedy, sent=True)

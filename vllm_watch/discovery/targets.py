@@ -1,7 +1,7 @@
-"""Which targets there are: those written out, and those of this host, file_sd files and Kubernetes, joined.
+"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes.
 
-The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
-wrong is said once, and never makes a list shorter that was good.
+The daemon calls `refresh` at its own pace and gets a whole list, or None if nothing changed. A problem is logged once,
+and never shortens a list that was good.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0  # who has just started vLLM looks at the page
-_CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
-# Pods come and go in crowds. An engine that is told to end takes longer to close its port.
-_CROWD_SECONDS = 0.1
+_NONE_SECONDS = 5.0  # a user who has just started vLLM is waiting for it
+_CLOSE_SECONDS = 2.0  # a cancelled watch ends at once
+# Pods come and go in batches. A terminating engine takes longer to close its port.
+_BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """All targets of a configuration, looked for again every `discovery.refresh_seconds`; pods are followed."""
+    """All targets of a configuration, searched every `discovery.refresh_seconds`; pods are watched."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -45,18 +45,18 @@ class Discovery:
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()  # of pods
-        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # at the last scrape
+        self._news = asyncio.Event()  # pods changed
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # by the last search
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
-        self._told_of_key = False
-        self._left_out: tuple[str, ...] = ()  # URLs that were found and may not be asked
+        self._key_warned = False
+        self._left_out: tuple[str, ...] = ()  # URLs found but not allowed
         self._due_s = 0.0
         self._one_at_a_time = asyncio.Lock()
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Take a new configuration; what is remembered of files and pods that stay is kept."""
+        """Apply a new configuration; keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -68,7 +68,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # the same servers may be given another key: they are told anew
+        self._targets = None  # the same servers may get another key: report them again
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
@@ -78,18 +78,18 @@ class Discovery:
         return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
-        from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - brings a client of its own
+        from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - loads a client of its own
 
         return kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong now, in words, by file or cluster; empty when all is healthy."""
+        """Current problems by file or cluster."""
         return self._problems
 
     @property
     def nothing_found(self) -> str | None:
-        """Why nothing is watched, in words, where this host's servers are looked for and none was found."""
+        """Message if nothing is watched although this host was searched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -97,20 +97,20 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, or until pods have come or gone: one that is deleted falls silent the next moment."""
+        """Wait `seconds`, or until pods change: a deleted one stops answering a moment later."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
-                await asyncio.sleep(_CROWD_SECONDS)
+                await asyncio.sleep(_BATCH_SECONDS)
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets where they changed since the last call; None: nothing new, or not due yet."""
+        """Return all targets if they changed since the last call; None if not, or if not due yet."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop watching pods."""
         ending = [*self._ending, *(task for pods in self._pods for task in pods.close())]
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
@@ -121,26 +121,22 @@ class Discovery:
             return None
         config = self._config
         if due:
-            waits_for_one = config.discovery.host and not self._targets
+            none_yet = config.discovery.host and not self._targets
             seconds = config.discovery.refresh_seconds
-            self._due_s = now_monotonic + (
-                min(seconds, _NONE_SECONDS) if waits_for_one else seconds
-            )
-            self._seen = await self._looked()
+            self._due_s = now_monotonic + (min(seconds, _NONE_SECONDS) if none_yet else seconds)
+            self._seen = await self._search()
         found, problems = await self._found()
         if config is not self._config:
-            return (
-                None  # reconfigured meanwhile: what was found is the old one's, and it is due again
-            )
+            return None  # reconfigured meanwhile: the result is outdated, and a search is due
         targets = self._joined(found, problems)
-        self._tell(problems)
+        self._log_changes(problems)
         if targets == self._targets:
             return None
         self._targets = targets
         return targets
 
     async def _found(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """What the last scrape found, and the pods of this moment."""
+        """Return the targets of the last search, and the current pods."""
         found, problems = list(self._seen[0]), dict(self._seen[1])
         several, entries = qualified(self._config.discovery.kubernetes), tuple(self._pods)
         read = await asyncio.gather(*(pods.read(qualified=several) for pods in entries))
@@ -149,7 +145,7 @@ class Discovery:
             problems |= pods.problems
         return self._within(found), problems
 
-    async def _looked(self) -> tuple[list[TargetConfig], dict[str, str]]:
+    async def _search(self) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
         if self._files is not None:
@@ -160,7 +156,7 @@ class Discovery:
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Those that may be asked; what is left out is said when it changes, and is no failure."""
+        """Return the allowed ones; log changes of the others, which are not a problem."""
         allow = self._config.discovery.allow
         allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
@@ -171,11 +167,11 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """What a file or a pod names is somebody else's word, unless the operator has listed it."""
+        """Withhold the API key from targets named by files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
-        if found and self._config.scrape.api_key_file is not None and not self._told_of_key:
-            self._told_of_key = True
+        if found and self._config.scrape.api_key_file is not None and not self._key_warned:
+            self._key_warned = True
             remedy = "list their hosts in discovery.allow"
             _log.warning("api_key_withheld", targets=len(found), because="others named them", remedy=remedy)  # fmt: skip
         return without_key(found)
@@ -193,11 +189,11 @@ class Discovery:
                 f"{len(by_url) + len(static)} targets are more than {TARGETS_MAX}: "
                 f"{len(by_url) - room} are left out"
             )
-        # In the order of URLs, so that the same servers get the same names at every look.
+        # Sorted by URL, so that the same servers always get the same names.
         discovered = [by_url[url] for url in sorted(by_url)][:room]
         return static + named(_without_clashes(static, discovered), {one.name for one in static})
 
-    def _tell(self, problems: dict[str, str]) -> None:
+    def _log_changes(self, problems: dict[str, str]) -> None:
         for place, problem in problems.items():
             if self._problems.get(place) != problem:
                 _log.warning("discovery_problem", place=place, problem=problem)
@@ -219,17 +215,17 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return those whose host is allowed; all of them where nothing is said."""
+    """Return those with an allowed host; all if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 
 def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
-    """Return them as targets that are never shown our key."""
+    """Return copies that never get our API key."""
     return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:
-    """Is the URL's host one of these names (`*.` stands for any below), addresses or networks?"""
+    """Return True if the host matches a name (`*.` matches subdomains), address or network."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -246,4 +242,4 @@ def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
     try:
         return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
-        return False  # a name says nothing of addresses: it may be made to lead anywhere
+        return False  # a name does not match addresses: it may resolve to any

@@ -29,7 +29,7 @@ from vllm_watch import __version__
 from vllm_watch.errors import WatchError
 from vllm_watch.settings.otlp import OtlpSettings
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import excerpt, never_show
+from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
 """For one push with its tries: less than the time to the next but one."""
@@ -158,6 +158,6 @@ def _headers(file: Path | None) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if not (name.strip() and colon and value.strip() and line.isascii() and line.isprintable()):
             raise WatchError(f"otlp: {file} holds a line that is no header", "write NAME: VALUE")
-        never_show(value.strip())
+        redact_always(value.strip())
         found[name.strip()] = value.strip()
     return found

@@ -21,7 +21,7 @@ from vllm_watch.notify.markup import clean
 from vllm_watch.notify.words import Message
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import HIDDEN, never_show
+from vllm_watch.support.redaction import HIDDEN, redact_always
 
 if TYPE_CHECKING:
     from apprise import NotifyBase
@@ -141,7 +141,7 @@ class Notifier:
         if not urls:
             raise WatchError(f"{where} holds no URL", remedy)
         for url in urls:
-            never_show(url)
+            redact_always(url)
         return urls[:URLS_MAX]
 
     def _file(self) -> str:

@@ -1,1 +1,1 @@
-"""Frozen records of what was seen and when, in base units; no behaviour, no I/O."""
+"""Frozen records of measurements with their time, in base units; no behaviour, no I/O."""

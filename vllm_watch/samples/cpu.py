@@ -1,22 +1,20 @@
-"""How long an engine had to wait for a CPU of its host, as the kernel counts it."""
+"""An engine's waits for a CPU of its host, as counted by the kernel."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCpu:
-    """One engine's processes at one look. `None` is unknown; counts begin at an unknown zero, and anew
-    when its processes or the watcher begin anew."""
+    """One engine's processes at one poll. `None` is unknown. Counters start at an unknown value, and restart with the
+    engine's processes or the watcher."""
 
     engine: str
     waited_seconds: float
-    """Of its threads, look by look the one that waited longest: ready to run, and no CPU was given to it."""
+    """Sum over polls of the longest wait of a thread: runnable, but without a CPU."""
 
-    pid: int | None = None  # the process of the thread that waited longest since the look before
-    name: str | None = None  # ... and its title: "VLLM::EngineCore"
-    core: str | None = None  # its core, with the PID: "VLLM::EngineCore_DP1 (PID 20)"
-    stopped: str | None = None  # a process that a signal or a debugger has stopped, with its PID
-    quota_periods: float | None = (
-        None  # of the nearest cgroup with a CPU limit; None: there is none
-    )
-    throttled_periods: float | None = None  # those in which the limit was used up before their end
+    pid: int | None = None  # the process of the thread that waited longest since the last poll
+    name: str | None = None  # its title: "VLLM::EngineCore"
+    core: str | None = None  # the engine core with its PID: "VLLM::EngineCore_DP1 (PID 20)"
+    stopped: str | None = None  # a process stopped by a signal or a debugger, with its PID
+    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit; None: no limit
+    throttled_periods: float | None = None  # periods in which the limit was used up

@@ -1,4 +1,4 @@
-"""One vLLM engine as its /metrics described it: every field that any vLLM has offered, or None."""
+"""One vLLM engine as in its /metrics: every field that any vLLM has offered, or None."""
 
 from collections.abc import Mapping
 
@@ -23,12 +23,12 @@ class Histogram:
 class EngineSample:
     """Gauges, counters since start (no unit: a count) and histograms of one engine.
 
-    The names are those of the published reading contract. `None`: this engine does not offer the
-    field (its version lacks it, or the feature is off), which is never the same as 0. A field that
-    vLLM gives without an `engine` label (http, cache_config_info of old versions) stands on each engine.
+    Names as in the published reading contract. `None`: this engine does not offer the field (its version lacks it, or
+    the feature is off), which differs from 0. A field without an `engine` label in vLLM (http, cache_config_info of old
+    versions) is repeated on each engine.
     """
 
-    engine: str  # vLLM's `engine` label, "0" where there is none
+    engine: str  # vLLM's `engine` label, "0" if it has none
     model_name: str | None = None
     # scheduler
     requests_running: float | None = None
@@ -39,17 +39,15 @@ class EngineSample:
     cpu_cache_usage: float | None = None  # ratio, 0 to 1
     preemptions: float | None = None
     engine_sleep_state: Labelled | None = (
-        None  # 1 at the state that holds: awake, weights_offloaded, discard_all
+        None  # 1 at the current: awake, weights_offloaded, discard_all
     )
     # work
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
     generation_tokens: float | None = None
     total_tokens: float | None = None
-    request_success: Labelled | None = None  # by finished_reason; aborts and errors are in it too
-    iteration_tokens: Histogram | None = (
-        None  # tokens per step: its count is the engine's step counter
-    )
-    engine_steps: float | None = None  # of the scheduler, whichever API server hears of them
+    request_success: Labelled | None = None  # by finished_reason, including aborts and errors
+    iteration_tokens: Histogram | None = None  # tokens per step: its count counts steps
+    engine_steps: float | None = None  # of the scheduler, over all API servers
     last_engine_iteration: float | None = None  # Unix seconds
     prompt_tokens_by_source: Labelled | None = None
     prompt_tokens_cached: float | None = None
@@ -78,7 +76,7 @@ class EngineSample:
     request_num_preemptions: Histogram | None = None
     request_prefill_kv_computed_tokens: Histogram | None = None
     # caches
-    prefix_cache_hit_rate: float | None = None  # ratio; -1 where prefix caching is off (V0)
+    prefix_cache_hit_rate: float | None = None  # ratio; -1 if prefix caching is off (V0)
     cpu_prefix_cache_hit_rate: float | None = None
     prefix_cache_queries: float | None = None  # blocks up to vLLM 0.8.5.post1, tokens from 0.9.0
     prefix_cache_hits: float | None = None
@@ -87,20 +85,18 @@ class EngineSample:
     mm_cache_queries: float | None = None
     mm_cache_hits: float | None = None
     cache_config_info: Mapping[str, str] | None = (
-        None  # CacheConfig as Python wrote it: "None", "True"
+        None  # CacheConfig as Python's text: "None", "True"
     )
     kv_block_lifetime_seconds: Histogram | None = None
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # KV from other servers, or from below the GPU; by family, without what is common to all names
-    kv_failures: Labelled | None = None  # transfers, stores and loads that failed, or came too late
-    kv_transfers: Labelled | None = None  # ... that ended well
-    operations_in_flight: Labelled | None = None  # sleep, wake, new weights: that run now
+    # KV from other servers, or from below the GPU; by family, without the common prefix
+    kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
+    kv_transfers: Labelled | None = None  # successful ones
+    operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
     # LoRA and speculative decoding
-    lora_requests_info: Mapping[str, str] | None = (
-        None  # the newest of the series, whose value is its time
-    )
+    lora_requests_info: Mapping[str, str] | None = None  # the newest series; its value is its time
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
     spec_num_emitted_tokens: float | None = None
@@ -114,14 +110,14 @@ class EngineSample:
     estimated_write_bytes_per_gpu: float | None = None
     avg_prompt_throughput: float | None = None  # tokens per second
     avg_generation_throughput: float | None = None  # tokens per second
-    # the API server in front of it
-    http_responses: Labelled | None = None  # by class of status, over all handlers
+    # the API server in front
+    http_responses: Labelled | None = None  # by status class, over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = (
-        None  # Unix seconds, of the API server's process, not of the engine's
+        None  # Unix seconds; the API server's process, not the engine's
     )
     created_time: float | None = (
-        None  # Unix seconds at which the engine's counters were made (V1, one process)
+        None  # Unix seconds; creation of the engine's counters (V1, one process)
     )
 
 
@@ -136,18 +132,18 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
-recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
+"""The fields used by anything but `vllm-watch read`. Only these are read of a watched engine (the recording has all):
+the other histograms are half of a sample, and cost as much to create and free."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Histograms of which only count and sum are judged: of a watched engine `cumulative` is empty."""
+"""Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""
 
 
 FAILED = "error"
-"""The reason to finish of a request that failed: nobody was served."""
+"""The finished_reason of a failed request."""
 
 
 def served(sample: EngineSample) -> float | None:
-    """Requests that ended in any way but a failure of the engine's, since it started."""
+    """Return the requests that ended without a failure of the engine, since its start."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

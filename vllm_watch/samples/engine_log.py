@@ -1,4 +1,4 @@
-"""What an engine's log says it failed of, as of one look."""
+"""The failure reported by an engine's log, as of one poll."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFailure:
-    """Why its last start failed, or what it died of."""
+    """The cause of a failed start or a crash."""
 
     failure: str  # a class of vllm-watch diagnose
-    deterministic: bool  # would the next start fail the same way, with nothing changed?
+    deterministic: bool  # the next start would fail the same way if nothing changes
     root_cause_line: str | None = None
     explanation: str = ""
-    sentence: str = ""  # the finding in short; not published
+    sentence: str = ""  # short form; not published
 
     def published(self) -> Mapping[str, object]:
-        """The form in which the status and recordings carry it."""
+        """Return the fields for the status and recordings."""
         return {
             "class": self.failure,
             "deterministic": self.deterministic,

@@ -1,4 +1,4 @@
-"""One GPU (or MIG slice) as NVML described it."""
+"""One GPU (or MIG slice), from NVML."""
 
 from dataclasses import dataclass
 
@@ -22,22 +22,18 @@ class GpuSample:
     sm_clock_hz: float | None = None
     sm_clock_max_hz: float | None = None
     throttle_reasons: tuple[str, ...] | None = (
-        None  # NVML's clock event reasons as slugs: "sw_thermal_slowdown"
+        None  # NVML's clock event reasons: "sw_thermal_slowdown"
     )
-    xid_errors: tuple[int, ...] | None = None  # Xid codes seen since the last poll
+    xid_errors: tuple[int, ...] | None = None  # Xid codes since the last poll
     ecc_uncorrected: int | None = None  # volatile count, since the driver was loaded
     remapped_rows_pending: bool | None = None
     remapped_rows_failed: bool | None = None
     mig_parent_uuid: str | None = None
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
-    lost: bool | None = (
-        None  # fell off the bus (NVML: GPU_IS_LOST); its other fields are then unknown
-    )
+    lost: bool | None = None  # fell off the bus (NVML: GPU_IS_LOST); other fields are unknown then
     processes: tuple[ProcessSample, ...] | None = None
-    processes_complete: bool | None = (
-        None  # are all of the host's processes listed, and not only those of our PID namespace?
-    )
+    processes_complete: bool | None = None  # all of the host's, not only of our PID namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +41,11 @@ class GpuReading:
     """One poll of all GPUs of this host.
 
     `status`: "ok" (gpus may be empty: no GPU visible), "no_driver" (a machine without GPUs: normal),
-    "hung" (the driver did not answer within the deadline; `gpus` is None), "error" (said in `text`).
+    "hung" (the driver did not answer within the deadline; `gpus` is None), "error" (see `text`).
     """
 
     status: str
-    text: str = ""  # in words, where the status is not "ok"
+    text: str = ""  # the cause, if the status is not "ok"
     t: float = 0.0  # Unix seconds
     duration_s: float = 0.0
     driver_version: str | None = None

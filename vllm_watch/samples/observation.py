@@ -1,4 +1,4 @@
-"""Everything one look at one target saw: the only thing that enters a Watch."""
+"""The result of polling one target once: the only input of a Watch."""
 
 from dataclasses import dataclass
 
@@ -12,47 +12,43 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""The last one: the watcher itself could not ask, or did not run to hear the answer. It says nothing of
-the other side."""
+"""The last, `watcher`: the watcher could not send the request, or did not run when the response came. It implies
+nothing about the server."""
 
 
 SCALING = "HTTP 503: vLLM says that it is scaling"
-"""What is said of a call that vLLM turned away itself: while it changes its number of data-parallel ranks
-(elastic expert parallelism), every path answers so, `/health` too."""
+"""Error of a call that vLLM rejected: while it changes its number of data-parallel ranks (elastic expert parallelism),
+every path responds like this, `/health` too."""
 
 
 @record
 class Call:
-    """How one HTTP call ended."""
+    """The outcome of one HTTP call."""
 
     outcome: str  # one of OUTCOMES
-    status: int | None = None  # HTTP status, where an answer came
-    error: str | None = None  # in words, where the outcome is not "ok"
+    status: int | None = None  # HTTP status, if there was a response
+    error: str | None = None  # message, if the outcome is not "ok"
     latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
-    kept: bool = (
-        False  # made on a connection that answered before: by the same process of the server
-    )
+    kept: bool = False  # on a reused connection: the same process of the server answered
 
     @property
     def scaling(self) -> bool:
-        """Did vLLM turn it away because it scales elastically?"""
+        """True if vLLM rejected it while scaling elastically."""
         return self.error == SCALING
 
 
 @record
 class ServerSample:
-    """What is known of the API server's process and of the server as a whole, beside its engines."""
+    """The API server's process and the server as a whole, without its engines."""
 
     version: str | None = None  # vLLM's, from /version
     models: tuple[str, ...] | None = None  # from /v1/models
     max_model_len: int | None = None  # tokens, of the first model
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
-    recovering: str | None = (
-        None  # the fault from which vLLM waits to be recovered, from /fault_tolerance/status
-    )
+    recovering: str | None = None  # fault awaiting recovery, from /fault_tolerance/status
     process_start_time: float | None = None  # Unix seconds
-    process_open_fds: float | None = None  # the one sign of demand while an engine hangs
+    process_open_fds: float | None = None  # the only sign of demand while an engine hangs
     process_cpu_seconds: float | None = None
     process_resident_memory_bytes: float | None = None
 
@@ -61,17 +57,17 @@ class ServerSample:
 class Reading:
     """One /metrics body in our fields."""
 
-    vllm: bool  # does it carry vLLM's series?
-    why_not: str | None = None  # in words, where it does not
+    vllm: bool  # it has vLLM's series
+    why_not: str | None = None  # message, if it has none
     engine_kind: str | None = None  # "V0" | "V1"
     engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
-    unknown_families: tuple[str, ...] = ()  # vLLM's families we have no field for
+    unknown_families: tuple[str, ...] = ()  # vLLM's families without a field of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """The vLLM process itself, where we can see it on this host."""
+    """The vLLM process, if visible on this host."""
 
     pid: int
     start_time: float | None = None  # Unix seconds
@@ -79,41 +75,38 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""How a canary ends. Only "unanswered" (taken, and no answer in time) says that an engine hangs: "busy"
-is an answer (429, 503), "refused" is our mistake or the server's limit (a wrong key or model name, no
-such endpoint), "failed" an error of the server, and "unreached" never came to it."""
+"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is an answer (429, 503),
+"refused" our mistake or the server's limit (wrong key or model name, no such endpoint), "failed" an error of the
+server, and "unreached" never got there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryCall:
-    """How a one-token completion ended."""
+    """The outcome of a one-token completion."""
 
     ok: bool
     latency_s: float
     error: str | None = None
-    outcome: str | None = None  # one of CANARY_OUTCOMES; None: a recording that does not say
-    engine: str | None = None  # the data-parallel engine it was addressed to; None: whichever
+    outcome: str | None = None  # one of CANARY_OUTCOMES; None in old recordings
+    engine: str | None = None  # the addressed data-parallel engine; None: any
 
 
 @record
 class Observation:
-    """One look at one target.
+    """One poll of one target.
 
-    `t` is Unix time and may step; `monotonic_s`, where known, never does: intervals are taken from it.
+    `t` is Unix time and may step; `monotonic_s`, if known, never does: use it for intervals.
     """
 
     t: float
-    target: str  # its URL in recordings, its name elsewhere
+    target: str  # URL in recordings, name elsewhere
     monotonic_s: float | None = None
     scrape: Call
-    health: Call | None = None  # None: not asked this time
+    health: Call | None = None  # None: not polled this time
     reading: Reading | None = None  # None: the scrape failed
-    gpus: tuple[GpuSample, ...] | None = (
-        None  # None: unknown or none asked for; (): a machine without GPUs
-    )
+    gpus: tuple[GpuSample, ...] | None = None  # None: unknown or not polled; (): no GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None
-    start_failure: StartFailure | None = None  # what its log says; None: nothing, or no log is read
-    # EngineCpu of each engine whose processes are seen; None: of none.
-    cpu: tuple[EngineCpu, ...] | None = None
-    attention_backend: str | None = None  # its kernels, as its log names them; None: likewise
+    start_failure: StartFailure | None = None  # from its log; None: none, or no log is followed
+    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes; None: of none
+    attention_backend: str | None = None  # its kernels, from its log

@@ -1,7 +1,7 @@
-"""How a record that is made at every look of every target is declared: nobody changes it, and it costs little.
+"""Decorators for records created at every poll of every target: immutable by type, and cheap.
 
-`@dataclass(frozen=True)` assigns each field through `object.__setattr__`: 15 µs for one EngineSample, where this takes
-4. The type checker holds these records to be frozen; at run time nothing stands in the way.
+`@dataclass(frozen=True)` assigns each field through `object.__setattr__`: 15 µs for one EngineSample, against 4 here.
+Only the type checker enforces that these records are frozen.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make a class of fields, given by keyword."""
+    """Make a record with keyword-only fields."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 
 @dataclass_transform(frozen_default=True)
 def short_record(cls: type[T]) -> type[T]:
-    """The same for one of few fields, which may be given in order."""
+    """Make a record with few fields, which may be positional."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 def changed(record: T, **values: Any) -> T:
-    """A copy with other values, as `dataclasses.replace` makes it, in half of its time."""
+    """Return a copy with other values, like `dataclasses.replace` in half the time."""
     cls: Any = record.__class__
     names, take = _taken(cls)
     copy: T = cls(**dict(zip(names, take(record), strict=True)) | values)
@@ -34,7 +34,7 @@ def changed(record: T, **values: Any) -> T:
 
 
 def completed(record: T, **values: Any) -> T:
-    """The record itself with other values: for whoever made it and has not handed it on yet."""
+    """Set values in place: only for the creator of a record, before sharing it."""
     for name, value in values.items():
         setattr(record, name, value)
     return record

@@ -1,4 +1,4 @@
-"""Which server is watched: the identity that labels, paths and hooks carry."""
+"""A watched server: the identity used in labels, paths and hooks."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -6,20 +6,19 @@ from urllib.parse import urlsplit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
-"""The name under which the watcher reports what is wrong with itself or with what all targets share; no
-target may have it."""
+"""Target name of the watcher's own problems and of those shared by all targets; no target may have it."""
 
 HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """The name under which what is wrong with a host's GPUs is reported; a colon is in no target's name."""
+    """Return the target name of a host's GPU problems; target names have no colon."""
     return HOST_PREFIX + name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One vLLM server. `name` is a slug and unique; `group` is what outlives a pod (Deployment, …)."""
+    """One vLLM server. `name` is a unique slug; `group` outlives a pod (Deployment, …)."""
 
     name: str
     url: str  # base URL without a trailing slash, never with credentials
@@ -27,11 +26,11 @@ class Target:
     namespace: str = ""
     pod: str = ""
     node: str = ""
-    gang: str = ""  # what ranks that step together share; a restart is of all of them
+    gang: str = ""  # shared by ranks that step together; a restart restarts them all
 
     @property
     def address(self) -> str:
-        """Host and port, the same for every way to write this host; "" for a pod, whose address another takes over."""
+        """Host and port, the same for all spellings of this host; "" for a pod, whose address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")
@@ -40,14 +39,14 @@ class Target:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where its process listens: of two targets that have the same, both are of one process."""
+        """Its listening address: two targets with the same one are one process."""
         if self.pod:
             return self.namespace, self.pod, self.host_and_port.rpartition(":")[2]
         return (self.address,)
 
     @property
     def host_and_port(self) -> str:
-        """Where it is reached, as a scrape configuration writes it: an IPv6 address in brackets."""
+        """Host and port as in a scrape configuration: an IPv6 address in brackets."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)

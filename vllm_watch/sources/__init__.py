@@ -1,1 +1,1 @@
-"""I/O in: everything that brings bytes from engines, GPUs and files, and turns them into samples; nothing is judged."""
+"""Inputs: read engines, GPUs and files and turn them into samples. Nothing is judged here."""

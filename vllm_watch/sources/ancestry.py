@@ -1,23 +1,23 @@
-"""Whose child a worker is, up to the first process: is the program that started it still there?
+"""The parents of a worker process, to see if the program that started it is still alive.
 
-Looked at for workers only (they alone are left behind), and anew at each poll: of their ancestors any
-may die between two. What cannot be read makes the whole chain unknown.
+Read for workers only (only they can be orphaned), and again at each poll: an ancestor may die between two polls.
+If one process cannot be read, the whole chain is unknown.
 """
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, a shell or two, container's shim, systemd: seven; then some."""
+"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
 
 ARGUMENTS_MAX = 6
-"""`python -u -m vllm.entrypoints.openai.api_server`: what a program is stands before its options."""
+"""`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
-"""A leader that has ended and was not reaped starts nothing any more, and takes no care of what it did."""
+"""A leader that has ended but was not reaped no longer supervises its children."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
-Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; left behind?
+Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; orphaned?
 
 
 class Ancestry:
@@ -30,16 +30,14 @@ class Ancestry:
 
     @property
     def pids(self) -> frozenset[int]:
-        """The ancestors that were read in this poll."""
         return frozenset(pid for pid, facts in self._read.items() if facts)
 
     def begin(self) -> None:
-        """A new poll: forget who was there."""
         self._read.clear()
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """The chain above a worker; (None, None) for what is no worker, or where it cannot be read."""
+        """Return the chain above a worker; (None, None) if it is not a worker or cannot be read."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
         if facts.ppid not in self._chains:  # the workers of one server share it
@@ -60,7 +58,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Told of the topmost of vLLM's own: the workers of a core that was left behind are so with it."""
+        """Judge the topmost vLLM process: the workers of an orphaned core are orphaned too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):
@@ -80,18 +78,18 @@ class Ancestry:
 
 
 def is_worker(facts: ProcessFacts) -> bool:
-    """May this be a worker, whose parent tells whether it is still needed?"""
+    """Return True if this may be a worker, whose parent decides if it is still needed."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Does vLLM say of itself what it is? None of these is started by hand."""
+    """Return True if vLLM set the process title. Such a process is never started by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 
 def command(facts: ProcessFacts) -> str:
-    """What the process is, without its options: they may hold secrets, and nobody needs them here."""
+    """Return the command without its options, which may hold secrets."""
     words = []
     for word in (facts.cmdline or ())[:ARGUMENTS_MAX]:
         if word.startswith("--"):

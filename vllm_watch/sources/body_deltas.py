@@ -1,19 +1,18 @@
-"""A run of texts as one text that holds the first in full and of the others only what changed.
+"""Encode a sequence of texts as the first one in full and the changes of each next one.
 
-From one scrape to the next a /metrics body keeps its lines and most of its values. Keeping only the
-new values makes ten minutes small enough for memory, and costs less than compressing the bodies. It
-is exact for any text: nothing here knows the metrics format, except that the part of a line that
-changes is most likely its last word.
+From scrape to scrape a /metrics body keeps its lines and most of its values. Keeping only the new values fits
+ten minutes into memory, and costs less than compressing the bodies. The encoding is lossless for any text; it
+assumes only that the changed part of a line is most likely its last word.
 
-A record is a head line, a line that says what follows, and that:
-    -           nothing: there was no text
-    =           nothing: the text is the one before
+A record is a head line, a line with its kind, and its data:
+    -           no text, no data
+    =           the same text as before, no data
     N           a text of N lines
-    ~flags      a character per line of the text before, 1 where it changed; then for each of those
+    ~flags      a character per line of the previous text, 1 if it changed; then for each changed line
                 its new last word, or the new line after a space
-    @           for each line of the text before its last word, changed or not; nothing for a comment
+    @           the last word of each line, changed or not; empty for a comment
 
-Of a busy engine most values change at each look: to find those that did not takes longer than to keep all.
+Most values of a busy engine change at each scrape: finding the unchanged ones takes longer than keeping all.
 """
 
 import sys
@@ -23,50 +22,47 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Records written without a look at what changed, after one of which more than half had."""
+"""Records written without comparing, after one in which more than half of the values changed."""
 
 
 class Lines(NamedTuple):
-    """A text taken apart by whoever has read it: each line is a head and a tail.
+    """A parsed text: each line split into a head and a tail.
 
-    Texts of one layout have the very same `heads`. A head whose tail is not empty ends with a space, and
-    no tail has one.
+    Texts of one layout share one `heads` object. A head with a tail ends with a space; a tail has no spaces.
     """
 
     heads: tuple[str, ...]
-    tails: str  # line by line
-    words: list[str] | None = None  # the same, one by one, where they are still at hand
+    tails: str  # joined by newlines
+    words: list[str] | None = None  # `tails` as a list, if still at hand
 
     @property
     def text(self) -> str:
-        """The text itself."""
         return "\n".join(map(add, self.heads, self.tails.split("\n")))
 
 
 class Encoder:
-    """Turns texts into records; remembers the last text, of which the layout costs nothing more."""
+    """Turns texts into records. Keeps the last text; its layout costs nothing extra."""
 
     def __init__(self) -> None:
         self._previous: str | Lines | None = None
-        self._uncompared = 0  # so many records more
+        self._uncompared = 0  # records left to write without comparing
 
     @property
     def memory_bytes(self) -> int:
-        """What the last text takes; 0: there is none, and the next one is written in full."""
+        """Size of the last text; 0 if the next one is written in full."""
         previous = self._previous
         if previous is None:
             return 0
         return sys.getsizeof(previous.tails if isinstance(previous, Lines) else previous)
 
     def reset(self) -> None:
-        """Write the next text in full."""
         self._previous = None
 
     def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
-        """Return the record; `head` is a line that is not empty, `lines` is the text where it is known so."""
+        """Return the record. `head` is a non-empty line; `lines` is `text` parsed, if available."""
         if text is None:
             return f"{head}\n-\n"
-        # The words would take six times the room of the tails.
+        # Keeping the words would take six times the memory of the tails.
         previous, self._previous = self._previous, text if lines is None else Lines(*lines[:2])
         if isinstance(previous, Lines):
             if lines is not None and lines.heads is previous.heads:
@@ -84,7 +80,7 @@ class Encoder:
         return "\n".join((head, "~" + flags.decode("latin-1"), *changes, ""))
 
     def _of_tails(self, head: str, before: str, now: Lines) -> str:
-        """The same record, where a line can only have changed in its last word."""
+        """Return the record of a text whose lines can differ only in the last word."""
         if before == now.tails:
             return f"{head}\n=\n"
         if self._uncompared:
@@ -119,7 +115,7 @@ class Decoder:
         """Yield each head with the lines of its text; the list changes with the next record."""
         rows = iter(records.split("\n"))
         for head in rows:
-            if not head:  # what stands after the last line's end
+            if not head:  # after the last newline
                 return
             kind = next(rows)
             if kind == "-":
@@ -139,7 +135,7 @@ class Decoder:
 
 
 def _has_tail(line: str) -> bool:
-    """Is it no comment and not blank?"""
+    """Return True if the line is neither a comment nor blank."""
     return line[:1] not in ("", "#", " ", "\t", "\r")
 
 

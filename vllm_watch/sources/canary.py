@@ -1,11 +1,11 @@
-"""The canary: a completion of one token, asked of an engine that looks idle, and how it ended.
+"""The canary: a one-token completion, sent to an engine that looks idle, and its outcome.
 
-A wedged engine core answers `/health` and `/metrics` with 200 and may read "0 running"; only a request
-tells it from an idle one. What is sent is always the same harmless word, and never to an engine that
-sleeps or is paused: a request must not wake or break what somebody has put to rest.
+A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running; only a request tells it
+from an idle one. The prompt is always the same harmless word. An engine that sleeps or is paused gets none: a
+request must not wake it or break it.
 
-Source: vLLM's OpenAI API; `X-data-parallel-rank` addresses one engine (vLLM 0.11 and later; earlier ones
-ignore it and choose). A client that hangs up aborts its request, so canaries do not pile up.
+Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (vLLM 0.11 and later; earlier versions
+ignore it and choose). vLLM aborts a request when its client hangs up, so canaries do not pile up.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""All that a canary ever says: nothing of your users, short enough to cost one step."""
+"""The whole prompt: no user data, and short enough to cost one step."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20
@@ -48,15 +48,15 @@ _OTHER_REMEDY = "set canary.enabled to false for this target if it takes no comp
 
 
 class Asked(NamedTuple):
-    """What one canary brought."""
+    """The result of one canary."""
 
     canary: CanaryCall
     call: Call
-    problem: WatchError | None = None  # what an operator can mend, where the server refused it
+    problem: WatchError | None = None  # if the server refused it: the cause an operator can fix
 
 
 class CanaryLimits(Protocol):
-    """What a source reads of the settings `canary`."""
+    """The part of the settings `canary` that a source reads."""
 
     @property
     def model(self) -> str: ...
@@ -65,7 +65,7 @@ class CanaryLimits(Protocol):
 
 
 class CanarySource:
-    """Asks one server for one token. Calls must not overlap; the session belongs to the caller."""
+    """Sends canaries to one server. Calls must not overlap; the caller owns the session."""
 
     def __init__(
         self,
@@ -85,36 +85,36 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Ask for a token; None where the server has been put to sleep or paused meanwhile.
+        """Request one token; return None if the server has been put to sleep or paused meanwhile.
 
-        `model` is the name that the server goes by, None where that is not known; `engine` the
-        data-parallel engine that shall answer, None where there is only one.
+        `model`: the served model name, None if unknown. `engine`: the data-parallel engine that should answer,
+        None if there is only one.
         """
         if await self._at_rest():
             return None
         try:
             headers = await self._headers(engine)
         except OSError as error:
-            said = f"the API key file cannot be read: {error.strerror}"
-            problem = WatchError(said, "make it readable for vllm-watch")
+            cause = f"the API key file cannot be read: {error.strerror}"
+            problem = WatchError(cause, "make it readable for vllm-watch")
             return Asked(
-                _canary("refused", 0.0, said, engine), Call(outcome="http", error=said), problem
+                _canary("refused", 0.0, cause, engine), Call(outcome="http", error=cause), problem
             )
         asked = await self._post(self._route, model, engine, headers)
         if asked is None and self._route == COMPLETIONS:
             self._route = CHAT
             asked = await self._post(CHAT, model, engine, headers)
         if asked is None:
-            self._route = COMPLETIONS  # by the next time it may be another server
-            said = "the server offers no completions, so no canary is possible"
-            call = Call(outcome="http", status=404, error=said)
+            self._route = COMPLETIONS  # another server may answer next time
+            cause = "the server offers no completions, so no canary is possible"
+            call = Call(outcome="http", status=404, error=cause)
             return Asked(
-                _canary("refused", 0.0, said, engine), call, WatchError(said, _OTHER_REMEDY)
+                _canary("refused", 0.0, cause, engine), call, WatchError(cause, _OTHER_REMEDY)
             )
         return asked
 
     async def _at_rest(self) -> bool:
-        """Is it asleep or paused at this moment? Servers without the switches cannot be."""
+        """Return True if the server sleeps or is paused now; without these routes it cannot."""
         answers = await asyncio.gather(
             *(
                 http.get(self._session, self._target.url + path, self._small, {})
@@ -145,45 +145,45 @@ class CanarySource:
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]
     ) -> Asked | None:
-        """None: there is no such route."""
+        """Return None if the route does not exist."""
         body = json.dumps(_request(route, self._settings.model or model)).encode()
         url = self._target.url + route
         answer = await http.post(self._session, url, self._limits, headers, body)
-        call, said = answer.call, _object(answer.body)
+        call, document = answer.call, _object(answer.body)
         if call.outcome == "ok":
-            if said.get("choices"):
+            if document.get("choices"):
                 return Asked(_canary("ok", call.latency_s, None, engine), call)
-            text = "the answer is no completion"
+            text = "the answer is not a completion"
             problem = WatchError(f"{url}: {text}", _OTHER_REMEDY)
             return Asked(_canary("refused", call.latency_s, text, engine), call, problem)
         if call.outcome == "http":
-            return _not_taken(url, call, said, engine)
+            return _not_taken(url, call, document, engine)
         outcome = _OUTCOME_OF_CALL.get(call.outcome, "failed")
         return Asked(_canary(outcome, call.latency_s, call.error, engine), call)
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """One token, whatever it is: `ignore_eos`, since an end at once would be no token."""
-    said: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
+    """Request one token of any kind: `ignore_eos`, because an immediate end would be no token."""
+    body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
-        said["model"] = model
+        body["model"] = model
     if route == CHAT:
-        return said | {"messages": [{"role": "user", "content": PROMPT}]}
-    return said | {"prompt": PROMPT}
+        return body | {"messages": [{"role": "user", "content": PROMPT}]}
+    return body | {"prompt": PROMPT}
 
 
-def _not_taken(url: str, call: Call, said: dict[str, Any], engine: str | None) -> Asked | None:
-    """Tell apart why a server answered with an error; None where it has no such route."""
-    status, why = call.status or 0, _why(said)
+def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | None) -> Asked | None:
+    """Classify an error response; return None if the route does not exist."""
+    status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None
-    if "does not support" in why:  # a pooling model, before vLLM left the route out for it
+    if "does not support" in why:  # a pooling model, in versions of vLLM that still have the route
         return None
     text = f"HTTP {status}: {why}" if why else f"HTTP {status}"
     call = Call(outcome="http", status=status, error=text, latency_s=call.latency_s)
     if status in _BUSY:
         return Asked(_canary("busy", call.latency_s, text, engine), call)
-    if status == _GATEWAY_TIMEOUT:  # a proxy has waited in our place
+    if status == _GATEWAY_TIMEOUT:  # a proxy timed out before we did
         return Asked(_canary("unanswered", call.latency_s, text, engine), call)
     if status not in _CALLERS_FAULT:
         return Asked(_canary("failed", call.latency_s, text, engine), call)
@@ -192,19 +192,19 @@ def _not_taken(url: str, call: Call, said: dict[str, Any], engine: str | None) -
     return Asked(_canary("refused", call.latency_s, text, engine), call, problem)
 
 
-def _why(said: dict[str, Any]) -> str:
-    """The server's own words: vLLM nests them, older and other servers do not."""
-    inner = said.get("error")
-    why = inner.get("message") if isinstance(inner, dict) else inner or said.get("message")
-    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some repeat the key that they refuse
+def _why(document: dict[str, Any]) -> str:
+    """Return the server's message: vLLM nests it, older and other servers do not."""
+    inner = document.get("error")
+    why = inner.get("message") if isinstance(inner, dict) else inner or document.get("message")
+    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # redacted: some servers repeat the key
 
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        said = json_text.read(body)
+        document = json_text.read(body)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _canary(outcome: str, latency_s: float, error: str | None, engine: str | None) -> CanaryCall:

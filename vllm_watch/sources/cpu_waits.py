@@ -1,11 +1,11 @@
-"""How long an engine's threads waited for a CPU: /proc/PID/task/TID/schedstat and its cgroup's cpu.stat.
+"""CPU wait of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
 
-An engine core is one busy loop on the host, and every step waits for the slowest of its threads and workers.
-So what counts is the thread that waited longest between two looks: a step lost at least that. The sum over
-threads would count the same moment many times, the main thread alone would not see what it waits for at a
-barrier. Waiting because a cgroup's CPU limit is used up is in it, too; cpu.stat tells the two apart.
+An engine core is one busy loop on the host; each step waits for the slowest of its threads and workers. So the
+thread that waited longest between two polls counts: a step lost at least that time. A sum over threads would
+count one moment several times; the main thread alone would miss its waits at a barrier. Waits caused by a
+cgroup's CPU limit are included; cpu.stat tells the two apart.
 
-A process is held by its open folder in /proc, so a successor with the same PID cannot answer for it.
+A process is held by its open folder in /proc, so a successor with the same PID cannot be mistaken for it.
 Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue),
 Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
@@ -28,26 +28,26 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Of one engine, shared evenly by its processes, the main thread of each first: a core has some hundreds of
-threads, most of which sleep. Reading one costs 7 µs."""
+"""Per engine, shared evenly by its processes, each main thread first: a core has some hundreds of threads, most
+of them asleep. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
-"""Of one engine: a core and its workers on this host; the largest have 16 GPUs."""
+"""Per engine: a core and its workers on this host; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
-"""How often an engine that was not found is looked for again, and one that was found is made sure of."""
+"""Interval at which a missing engine is searched for again, and a known one verified."""
 
 LOST_SECONDS = 5.0
-"""An engine whose processes have ended is looked for again so soon: a supervisor may have started it anew."""
+"""Search again after this time if an engine's processes ended: a supervisor may have restarted it."""
 
-LOOK_SECONDS_MAX = 1.0
-"""A look takes milliseconds; one that lasts longer is left to end by itself, and says nothing."""
+READ_SECONDS_MAX = 1.0
+"""A poll takes milliseconds; a longer one is left to end by itself and its result is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Upwards from the engine's cgroup to one that has a limit: a container, its pod, its slice."""
+"""Levels searched upwards for a CPU limit: a container, its pod, its slice."""
 
 TITLE_CHARACTERS_MAX = 60
-"""Of a process's title; it is put into sentences."""
+"""Longest process title; it appears in sentences."""
 
 _FILE_BYTES_MAX = 4096
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -55,7 +55,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """One that is read: its open folder, and what each thread had waited for by the last look."""
+    """A polled process: its open folder, and how long each thread had waited by the last poll."""
 
     pid: int
     name: str
@@ -63,12 +63,11 @@ class _Process:
     waited_ns: dict[str, int] | None = None  # None: not read yet
 
     @property
-    def said(self) -> str:
-        """Its title, with its PID."""
+    def label(self) -> str:
         return f"{self.name} (PID {self.pid})"
 
-    def look(self, threads_max: int) -> int:
-        """By how much the waits of the thread that waited longest have grown (ns). Raises OSError."""
+    def read(self, threads_max: int) -> int:
+        """Return the longest wait of a thread since the last poll (ns). Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
@@ -78,7 +77,7 @@ class _Process:
         )
 
     def is_stopped(self) -> bool:
-        """By a signal, or by a debugger; False where it cannot be read."""
+        """Return True if a signal or a debugger stopped it; False if unreadable."""
         with suppress(OSError, IndexError):
             return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
         return False
@@ -92,14 +91,14 @@ class _Engine:
     waited_seconds: float = 0.0
     longest: _Process | None = None
 
-    def look(self) -> float | None:
-        """Read every process; None where one has ended, or where the kernel does not count waits."""
+    def read(self) -> float | None:
+        """Read every process; return None if one has ended or the kernel does not count waits."""
         if not self.processes:
             return None
         longest_ns, threads_max = 0, THREADS_MAX // len(self.processes)
         for each in self.processes:
             try:
-                grown_ns = each.look(threads_max)
+                grown_ns = each.read(threads_max)
             except (OSError, ValueError, IndexError):
                 return None
             if grown_ns > longest_ns:
@@ -108,17 +107,16 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """The process that schedules, with its PID; before vLLM 0.10.2 none has a title that says so."""
+        """Title and PID of the scheduling process; None before vLLM 0.10.2, which sets no title."""
         return next(
-            (each.said for each in self.processes if engine_processes.is_core(each.name)), None
+            (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """The first process that is stopped (state T, or t in a debugger), with its PID."""
-        return next((each.said for each in self.processes if each.is_stopped()), None)
+        """Title and PID of the first stopped process (state T, or t in a debugger)."""
+        return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
-        """Is one of its processes no more?"""
         return any(not os.access("task", os.F_OK, dir_fd=each.folder) for each in self.processes)
 
     def close(self) -> None:
@@ -127,7 +125,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Follows the engines of one server on this host. `observe` is to be used from the event loop."""
+    """Follows one server's engines on this host. Call `observe` from the event loop."""
 
     def __init__(
         self,
@@ -136,25 +134,25 @@ class CpuWaits:
         cgroupfs: Path = Path("/sys/fs/cgroup"),
         listing: ProcessListing | None = None,
     ) -> None:
-        """`listing`, of the same `procfs`, may serve many targets."""
+        """`listing`, of the same `procfs`, may be shared by many targets."""
         parts = urlsplit(url)
         self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
         self._listing = listing or ProcessListing(procfs)
         self._cgroupfs = cgroupfs
         self._engines: dict[str, _Engine] = {}
-        self._sought: tuple[object, ...] = ()  # what was looked for last
+        self._sought: tuple[object, ...] = ()  # the last search
         self._search_due_s = float("-inf")
         self._busy = self._closed = False
         self.pids: frozenset[int] = frozenset()
-        """Of all processes of its engines, as last found."""
+        """All processes of the engines, as last found."""
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
-        """How long they have waited by now; None where that cannot be told in time."""
+        """Return the waits so far; None if they cannot be read in time."""
         if self._busy or self._closed or observation.reading is None:
             return None
         if not self._engines and not self._is_search_due(observation.reading, time.monotonic()):
-            return None  # no thread for nothing: most servers are not on this host
+            return None  # most servers are not on this host: start no thread
         self._busy = True
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[EngineCpu, ...] | None] = loop.create_future()
@@ -171,21 +169,21 @@ class CpuWaits:
             try:
                 found = self.read(observation, time.monotonic())
             finally:
-                with suppress(RuntimeError):  # the loop has ended meanwhile
+                with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(end, found)
 
-        # A daemon thread: a process that is stuck in the kernel may block whoever asks for its command line.
+        # A daemon thread: reading the command line of a process stuck in the kernel may block.
         if not threads.begin(work):
             self._busy = False
             return None
         try:
-            async with asyncio.timeout(LOOK_SECONDS_MAX):
+            async with asyncio.timeout(READ_SECONDS_MAX):
                 return await done
         except TimeoutError:
             return None
 
     def read(self, observation: Observation, at_s: float) -> tuple[EngineCpu, ...] | None:
-        """Look, in this thread. `at_s`: monotonic."""
+        """Poll in this thread. `at_s`: monotonic."""
         reading = observation.reading
         if reading is None or not reading.engines:
             return None
@@ -198,7 +196,7 @@ class CpuWaits:
         return known or None
 
     def close(self) -> None:
-        """Let go of the processes: now, or when the look that is under way has ended."""
+        """Close the open folders: now, or when the running poll ends."""
         self._closed = True
         if not self._busy:
             for name in list(self._engines):
@@ -222,12 +220,11 @@ class CpuWaits:
             self._engines[name].cgroup = _limited_cgroup(self._cgroupfs, processes[0].cgroup)
 
     def _open(self, processes: Iterable[ProcessFacts]) -> list[_Process]:
-        """Those that are still the ones that were found."""
         opened = []
         for facts in islice(processes, PROCESSES_MAX):
             try:
-                where = self._reader.procfs / str(facts.pid)
-                folder = os.open(where, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                path = self._reader.procfs / str(facts.pid)
+                folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError:
                 continue
             again = self._reader.read(facts.pid)
@@ -239,37 +236,36 @@ class CpuWaits:
         return opened
 
     def _sample(self, name: str, engine: _Engine, at_s: float) -> EngineCpu | None:
-        if engine.look() is None:
-            if engine.has_ended():  # and not only uncounted: it may be back soon
+        if engine.read() is None:
+            if engine.has_ended():  # not merely unreadable: it may be back soon
                 self._search_due_s = min(self._search_due_s, at_s + LOST_SECONDS)
             self._engines.pop(name).close()
             return None
-        who, (periods, throttled) = engine.longest, _quota(engine.cgroup)
+        longest, (periods, throttled) = engine.longest, _quota(engine.cgroup)
         return EngineCpu(
             engine=name, waited_seconds=engine.waited_seconds,
-            pid=None if who is None else who.pid, name=None if who is None else who.name,
+            pid=None if longest is None else longest.pid, name=None if longest is None else longest.name,
             core=engine.core(), stopped=engine.stopped(), quota_periods=periods, throttled_periods=throttled,
         )  # fmt: skip
 
 
 def _sought(reading: Reading) -> tuple[float | None, tuple[str, ...]]:
-    """Which server it is, and of which engines."""
     return reading.server.process_start_time, tuple(each.engine for each in reading.engines)
 
 
 def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
-    """(thread, nanoseconds that it has waited since its birth), the main thread first. Raises OSError."""
+    """Yield (thread, nanoseconds waited since its start), the main thread first. Raises OSError."""
     tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         for thread in islice(os.listdir(tasks), threads_max):
-            with suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 yield thread, int(_read(f"{thread}/schedstat", tasks).split()[1])
     finally:
         os.close(tasks)
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """The nearest one upwards with a CPU limit. One outside what we see ("/../..") is not known."""
+    """Return the nearest ancestor with a CPU limit; None if outside our view ("/../..")."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None
@@ -282,13 +278,13 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
 
 
 def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
-    """(periods of its CPU limit, those in which it was used up) so far."""
+    """Return (periods of the CPU limit, throttled periods) so far."""
     if cgroup is None:
         return None, None
     try:
         words = _read(cgroup / "cpu.stat").split()
-        said = dict(zip(words[::2], map(float, words[1::2]), strict=True))
-        return said[b"nr_periods"], said[b"nr_throttled"]
+        stat = dict(zip(words[::2], map(float, words[1::2]), strict=True))
+        return stat[b"nr_periods"], stat[b"nr_throttled"]
     except (OSError, ValueError, KeyError):
         return None, None
 

@@ -1,8 +1,8 @@
-"""Follows an engine's log and keeps what it says the engine failed of.
+"""Follow an engine's log and keep the failure it reports.
 
-The file is read beside the looks, in a thread, a bounded piece at a time, and never waited for: a look
-takes what is known. A rotated or truncated file goes on with the new one; a file that is not there yet
-may come. Of a log that is long when the watcher begins only the end is read.
+A thread reads the file in bounded pieces; the poll never waits for it and takes the last result. After a
+rotation or truncation reading continues with the new file; a missing file may appear later. If the log is long
+when the watcher starts, only its end is read.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Read between two looks, some 50 ms of a thread; vLLM writes some kilobytes a second."""
+"""Read between two polls, some 50 ms of a thread; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Read of what was written before the watcher began: hours of an engine that logs its requests."""
+"""Read of a log that is older than the watcher: hours, for an engine that logs its requests."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Kept as evidence before a restart: some thousand lines, a traceback of every worker among them."""
+"""Kept as evidence before a restart: some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
-"""Of the root-cause line in an incident; the log itself has the rest."""
+"""Longest root-cause line in an incident; the log has the rest."""
 
 
 class EngineLog:
-    """One log file. To be used from the event loop."""
+    """One log file. Use it from the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Its hundreds of expressions are an eighth of start-up, and few watchers follow a log.
+        # Compiling its hundreds of expressions is an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -55,16 +55,16 @@ class EngineLog:
 
     @property
     def start_failure(self) -> StartFailure | None:
-        """What the log said when it was last read; None where it names no failure."""
+        """The failure in the log when last read; None if there is none."""
         return self._found
 
     @property
     def attention_backend(self) -> str | None:
-        """The attention kernels that the last start named; None where none were."""
+        """The attention kernels named by the last start, if any."""
         return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
-        """Yield the end of the file as it is now, without secrets. Raises OSError where it cannot be read."""
+        """Yield the end of the file as of now, without secrets. Raises OSError if it cannot be read."""
         yield await asyncio.to_thread(self._tail)
 
     def _tail(self) -> bytes:
@@ -73,12 +73,12 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # What is cut in the middle may be the end of a secret, which nothing names any more.
+            # A secret cut in the middle could not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 
     def read_on(self) -> None:
-        """Begin to read what was written since; returns at once, and does nothing while a read is under way."""
+        """Start reading the new part in a thread; do nothing if a read is running."""
         if self._busy or self._closed:
             return
         self._busy = True
@@ -88,7 +88,7 @@ class EngineLog:
             found = self._found
             try:
                 found = self.read()
-            except Exception as error:  # noqa: BLE001 - one line must not end the following for good
+            except Exception as error:  # noqa: BLE001 - one bad line must not end the following
                 _log.error(
                     "engine_log_not_understood",
                     target=self._target,
@@ -96,10 +96,10 @@ class EngineLog:
                 )
             if self._closed and self._file is not None:
                 self._file.close()
-            with suppress(RuntimeError):  # the loop has ended meanwhile
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._done, found)
 
-        # A daemon thread: a file on a network that is gone may block it for ever, and must not block our end.
+        # A daemon thread: a file on a lost network mount may block forever, and must not block our exit.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
@@ -111,7 +111,7 @@ class EngineLog:
         self._found, self._busy = found, False
 
     def read(self) -> StartFailure | None:
-        """Read on, in this thread, and return what the log says now; what cannot be read says nothing new."""
+        """Read the new part in this thread and return the failure as of now; unchanged on errors."""
         try:
             self._read_piece()
             self._problem = None
@@ -131,25 +131,23 @@ class EngineLog:
             self._file = self._open(from_end=True)
         budget = PIECE_BYTES_MAX
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            # Truncated, as logrotate's copytruncate does: the engine need not have been restarted.
+            # Truncated (logrotate's copytruncate): not proof that the engine restarted.
             self._file.seek(0)
             self._reader.feed(b"\n")
         piece = self._file.read(budget)
         self._reader.feed(piece)
         if len(piece) < budget and self._replaced():
             self._file.close()
-            self._file = (
-                None  # where the new one cannot be opened it is tried again at the next look
-            )
-            # Rotated, not restarted: what was read goes on to count until a new start begins.
+            self._file = None  # if the new one cannot be opened, the next poll tries again
+            # Rotated, not restarted: keep the findings until a new start begins.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
 
     def _replaced(self) -> bool:
-        assert self._file is not None  # noqa: S101 - as its caller made it
+        assert self._file is not None  # noqa: S101 - the caller opened it
         try:
             now = self.path.stat()
-        except FileNotFoundError:  # moved away, and the new one is not there yet
+        except FileNotFoundError:  # moved away; the new one does not exist yet
             return False
         known = os.fstat(self._file.fileno())
         return (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino)
@@ -159,11 +157,11 @@ class EngineLog:
         size = os.fstat(file.fileno()).st_size
         if from_end and size > BACKLOG_BYTES_MAX:
             file.seek(size - BACKLOG_BYTES_MAX)
-            file.readline(PIECE_BYTES_MAX)  # the rest of a line whose beginning is not read
+            file.readline(PIECE_BYTES_MAX)  # skip the partial first line
         return file
 
     def close(self) -> None:
-        """Close the file: now, or when the read that is under way has ended."""
+        """Close the file: now, or when the running read ends."""
         self._closed = True
         if self._file is not None and not self._busy:
             self._file.close()

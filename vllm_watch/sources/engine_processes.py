@@ -1,8 +1,8 @@
-"""Which processes of this host an engine runs in: its core, and the workers that the core has started.
+"""Find the processes of an engine on this host: its core, and the workers that the core started.
 
-The server is the process that started when /metrics says that it did, so a tunnel to another host is not
-taken for it, nor another server here. Where /metrics does not say when (several API servers share it), it is
-the only one whose command line has the target's port. In doubt there is none: nothing is guessed.
+The server is the process whose start time matches /metrics, so neither a tunnel to another host nor another
+local server is mistaken for it. If /metrics has no start time (several API servers share it), it is the only
+process whose command line has the target's port. In doubt nothing is found: there is no guessing.
 Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"),
 vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
 """
@@ -13,28 +13,30 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Both sides reckon the start from the same ticks, but from a boot time of whole seconds that a clock step moves."""
+"""Both sides compute the start from the same ticks, but from a boot time in whole seconds that a clock step moves."""
 
 SAME_TICK_SECONDS = 0.02
-"""Of several servers that started together the one that started in that very tick of 10 ms is meant."""
+"""If several servers started together, the one that started in the same 10 ms tick is meant."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
-_VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)  # we start beside it in a pod, at once
+_VLLM = re.compile(
+    r"vllm(?![-_]watch)", re.IGNORECASE
+)  # vllm-watch may start at the same moment in the pod
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
-"""All that run, by PID."""
+"""All running processes by PID."""
 
 
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first; an engine that is not found for sure is left out.
+    """Return engine → its processes, the core first. Engines that are not found for sure are left out.
 
-    `started`: Unix seconds, as the server's /metrics says; `engines`: those that /metrics names.
+    `started`: Unix seconds, from the server's /metrics. `engines`: the names in /metrics.
     """
     server = _server(all_, started, port)
     if server is None:
@@ -45,20 +47,20 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # Before vLLM 0.10.2 nothing has a title; an engine without processes of its own runs in the server's.
+    # Before vLLM 0.10.2 there are no titles; an engine without its own processes runs in the server's.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 
 
 def is_core(title: str) -> bool:
-    """Does a process with this title schedule an engine?"""
+    """Return True if a process with this title schedules an engine."""
     return _CORE.match(title) is not None
 
 
 def of_server(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> list[ProcessFacts]:
-    """Return the server's own process, and those of its engines; nothing where it is not found for sure."""
+    """Return the server's process and its engines' processes; empty if not found for sure."""
     server = _server(all_, started, port)
     if server is None:
         return []
@@ -80,13 +82,13 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """The only one that fits; of a launcher and the servers that it has started, a server: it may have started several."""
+    """Return the only match; of a launcher and its servers, a server: it may have started several."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # parts without a title look like servers: of those, whatever has started the others
+    else:  # parts without a title look like servers: take the one that started the others
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
@@ -97,7 +99,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """Of several that started at about that time, those that are it, if any is: a log's reader has no core."""
+    """Return those that match, or all if none does: a log reader has no core."""
     return [each for each in several if is_it(each)] or several
 
 
@@ -110,8 +112,8 @@ def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
 
 
 def _port(facts: ProcessFacts) -> int:
-    said = _PORT.search(" ".join(facts.cmdline or ()))
-    return int(said[1]) if said else PORT_DEFAULT
+    flag = _PORT.search(" ".join(facts.cmdline or ()))
+    return int(flag[1]) if flag else PORT_DEFAULT
 
 
 def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> bool:
@@ -126,7 +128,7 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:
-    """Is it an engine or a worker, and not, say, multiprocessing's resource tracker or another API server?"""
+    """Return True for an engine or worker, False for a resource tracker or another API server."""
     command = " ".join(facts.cmdline or ())
     return not _TITLED.match(_title(facts)) and (
         "multiprocessing.spawn" in command or ("vllm" in command and "tracker" not in command)
@@ -147,7 +149,7 @@ def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
 
 
 def descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
-    """All that a process has started, and they in turn; the nearest first."""
+    """Return all children, grandchildren and so on; the nearest first."""
     children: dict[int | None, list[ProcessFacts]] = {}
     for facts in all_.values():
         children.setdefault(facts.ppid, []).append(facts)

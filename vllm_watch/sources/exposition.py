@@ -1,14 +1,14 @@
-"""Prometheus text to numbers, fast: the hot path of the whole daemon.
+"""Parse the Prometheus text format fast: the hot path of the daemon.
 
-A server sends the same lines at every scrape, only the numbers differ. So what stands before each
-number (the *head*) is learnt once, as a `Layout`; from then on a body is split, its heads are
-compared with the layout's, and each tail is a float. No line is parsed twice, and nothing is kept of
-series that vanished: a body with other heads makes a new layout, and the old one goes. Targets that
-expose the same series share one layout, so a fleet costs the memory of one engine.
+A server sends the same lines at each scrape; only the numbers differ. So the part before each number (the
+*head*) is learnt once, as a `Layout`; after that a body is split, its heads are compared with the layout, and
+each tail is a float. No line is parsed twice. Vanished series leave nothing behind: a body with other heads
+makes a new layout and the old one is dropped. Targets with the same series share one layout, so a fleet costs
+the memory of one engine.
 
-What the result *means* is exactly what prometheus_client's parsers say it is (tests hold the two
-together). A body with lines beyond the plain grammar (timestamps, exemplars, quoted names, odd
-spacing) is handed to prometheus_client as a whole: slow, rare, and right by construction.
+The result is exactly that of prometheus_client's parsers (tests compare the two). A body beyond the plain
+grammar (timestamps, exemplars, quoted names, odd spacing) is passed to prometheus_client whole: slow, rare, and
+correct by construction.
 """
 
 import re
@@ -23,13 +23,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Most lines a body may have: twice a vLLM with 16 engines. Learning so many takes a quarter of a second, and 40 MB."""
+"""Most lines of a body: twice a vLLM with 16 engines. Learning them takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
-"""Of a line: vLLM's longest, the configuration of its cache, has 1,000 characters and 40 labels."""
+"""Per line: vLLM's longest, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Longest body that is given to prometheus_client's parser: five times a vLLM's, and again about half a second."""
+"""Longest body passed to prometheus_client's parser: five times a vLLM's; takes about half a second."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -66,7 +66,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of one server's body, in order. Immutable, shared between targets, hashed by identity."""
+    """The heads of one server's body, in order. Immutable, shared by targets, hashed by identity."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -75,20 +75,20 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """The numbers of a body of this layout, in order of its series; None: it has another layout.
+        """Return the numbers in order of the series; None if the body has another layout.
 
-        `lazily`: of a tail only the characters are looked at; who asks for a number may meet a ValueError.
+        `lazily`: check only the characters of the tails; converting one later may raise ValueError.
         """
         heads = self.heads
-        lines = body.split("\n", len(heads))  # at most one more than there should be
+        lines = body.split("\n", len(heads))  # at most one more than expected
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # A line that does not begin with its head keeps it, and so all tails together are longer.
+        # removeprefix leaves a line with another head whole, which makes the joined tails longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
-        # float() takes 1_000 for a thousand; no exposition format does.
+        # float() takes 1_000 for a thousand; the exposition formats do not.
         if "_" in joined or any(compress(tails, self._is_comment)):
             return None
         if lazily and not joined.translate(_NUMERALS):
@@ -103,18 +103,17 @@ class Layout:
         )
 
     def lines_of(self, places: list[int]) -> list[int]:
-        """In which lines these series stand, of text that is read line by line; else nothing."""
+        """Return the line numbers of these series; empty for a text that is not read line by line."""
         lines = [index for index, sample in enumerate(self._is_sample) if sample]
         return [lines[place] for place in places] if lines else []
 
     @property
     def names(self) -> Iterator[str]:
-        """The name of every series, in order."""
         for head in compress(self.heads, self._is_sample):
             yield head[:-1].partition("{")[0]
 
     def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
-        """Every series whose name is wanted, with its place among all. Equal texts are one in memory."""
+        """Yield each series with a wanted name, and its index. Equal strings are shared in memory."""
         one: dict[str, str] = {}
         samples = compress(self.heads, self._is_sample)
         for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
@@ -123,10 +122,10 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body: the layout and the numbers that go with it (None: not made of the words yet).
+    """One parsed body: its layout and its numbers (None: not converted from `words` yet).
 
-    `tails`: what stands in each line after its head, line by line, none of it with a space; None where
-    that was not needed to know the numbers. `words` are the same, one by one.
+    `tails`: the rest of each line after its head, joined by newlines, without spaces; None if it was not needed
+    to read the numbers. `words`: the same as a list.
     """
 
     __slots__ = ("layout", "tails", "values", "words")
@@ -145,7 +144,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body that prometheus_client read; it never matches lines."""
+    """The series of a body read by prometheus_client; never matches lines."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
@@ -163,7 +162,7 @@ class _ForeignLayout(Layout):
 
 
 class _BeyondGrammarError(Exception):
-    """A line that the plain grammar does not cover."""
+    """A line beyond the plain grammar."""
 
     def __init__(self, index: int, line: str) -> None:
         self.index = index
@@ -174,11 +173,11 @@ _shared: WeakValueDictionary[tuple[str, ...], Layout] = WeakValueDictionary()
 
 
 class TooManyLinesError(ExpositionError):
-    """The body has more lines than may be learnt."""
+    """The body has too many lines to learn."""
 
 
 class Parser:
-    """Reads the bodies of one target. It remembers the last layout, and nothing else."""
+    """Reads the bodies of one target; keeps only the last layout."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
@@ -186,22 +185,22 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Raises ExpositionError, which names the line, for a body that is not in the format, and its
-        subclass TooManyLinesError for one of over `lines_max` lines whose layout is not known.
+        """Parse a body; see `Layout.read` for `lazily`.
 
-        `lazily`: see `Layout.read`.
+        Raises ExpositionError, naming the line, if it is not in the format, and its subclass TooManyLinesError
+        for a body of over `lines_max` lines with an unknown layout.
         """
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
-        # Before it is split: 16 MB of short lines would be 300 MB of texts.
+        # Count before splitting: 16 MB of short lines would become 300 MB of strings.
         count = body.count("\n") + 1
         if count > lines_max:
             raise TooManyLinesError(
                 f"the body has {count} lines, more than {lines_max}", _NO_AGGREGATOR
             )
         if not isinstance(self._layout, _ForeignLayout):
-            self._layout = None  # before the new one is learnt: both at once are twice the memory
+            self._layout = None  # free it first: two layouts at once take twice the memory
         lines = body.split("\n")
         longest = max(lines, key=len)
         if len(longest) > LINE_CHARACTERS_MAX:
@@ -217,14 +216,14 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # Equal series keep the layout, so that readers need not bind to it anew.
+        # Keep the layout if the series are equal, so that readers need not bind again.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])
 
 
 def _learn(lines: list[str]) -> Exposition:
-    """Of `lines` are left the heads: both at once are twice the body."""
+    """Replace `lines` by their heads in place: both at once would be twice the body."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):
@@ -277,9 +276,9 @@ def _is_plain_comment(line: str) -> bool:
 
 
 def _series(head: str, one: dict[str, str]) -> Series:
-    """`one`: each text that was seen before, by itself."""
+    """`one` interns strings."""
     match = _HEAD.match(head + "0")
-    assert match is not None, head  # noqa: S101 - heads are only made by this expression
+    assert match is not None, head  # noqa: S101 - only this expression makes heads
     labels = {
         one.setdefault(k, k): one.setdefault(v, v) for k, v in _LABELS.findall(match[2] or "")
     }
@@ -308,11 +307,12 @@ def _with_prometheus_client(
             metrics = list(parser.text_string_to_metric_families(body))
     except MemoryError:
         raise
-    except Exception as error:  # a library of others, over a stranger's text
-        said = f" ({error})" if str(error) else ""
+    except Exception as error:  # third-party code on untrusted input
+        detail = f" ({error})" if str(error) else ""
         if openmetrics:
-            raise ExpositionError(f"the body is not OpenMetrics{said[:200]}", remedy) from error
+            raise ExpositionError(f"the body is not OpenMetrics{detail[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
+    # A native histogram has no number; skip it.
     # A native histogram has no number; the others of the body have theirs.
     samples = [each for metric in metrics for each in metric.samples if each.value is not None]
     return [(Series(each.name, each.labels), float(each.value)) for each in samples]

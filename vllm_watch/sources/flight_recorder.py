@@ -1,8 +1,8 @@
-"""The flight recorder: the last minutes of every target, kept small, given out as a trace file.
+"""The flight recorder: the last minutes of every target, compact, exported as a trace file.
 
-Nobody records before something goes wrong; this does, so that what led to an incident can be looked
-at, replayed and sent along. Every metrics text comes back byte for byte. GPUs are one series for the
-whole host; an observation gets the newest reading that was there when it was made, as it was judged.
+It always records, so that the minutes before an incident can be inspected, replayed and shared. Each metrics
+text comes back byte for byte. GPUs are one series for the whole host; an observation gets the newest reading
+that existed when it was made, the one it was judged with.
 """
 
 import asyncio
@@ -22,24 +22,23 @@ from vllm_watch.sources.spool import Spool
 from vllm_watch.sources.tape import Tape, records
 
 _log = structlog.get_logger()
-_SHRINK_RATIO = 15 / 16  # of the bound, so that shrinking, which looks at every target, is rare
-_GPU_AGE_SECONDS_MAX = 60.0  # an older reading says nothing of now: polling has stopped
-_DUMP_LINES = 16  # packed at a time in a thread: 20 ms, after which the reader may have gone
-_DUMP_LEVEL = 3  # a third of the time of 6 for an eighth more bytes
-_CLOSE_SECONDS = 2.0  # removing the spool's files; a disk that takes longer is left alone
+_SHRINK_RATIO = 15 / 16  # of the bound: shrinking visits every target, so it should be rare
+_GPU_AGE_SECONDS_MAX = 60.0  # an older reading is outdated: polling has stopped
+_DUMP_LINES = 16  # compressed at a time in a thread: 20 ms, after which the client may have left
+_DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
+_CLOSE_SECONDS = 2.0  # for removing the spool's files; do not wait for a slower disk
 _GZIP_MEMBER = 31
 
-# One key per line, so that the next reading of the GPUs keeps only what changed.
+# One key per line, so that the encoder keeps only the lines that changed.
 _encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
 
 
 class FlightRecorder:
-    """Keeps `seconds` of each target: less where that would take more than its share of bytes.
+    """Keeps the last `seconds` of each target, or less to respect the byte limits.
 
-    With `spool_dir`, what is packed lies there, in one file per target of at most
-    `bytes_max_per_target`, and memory holds the newest seconds only. Without it, or when the disk
-    does not take it, `memory_bytes_max` for all targets together bounds how far back it reaches.
-    To be called from the event loop.
+    With `spool_dir`, packed data is on disk, in a file per target of at most `bytes_max_per_target`, and memory
+    holds only the newest seconds. Without it, or if the disk fails, `memory_bytes_max` for all targets together
+    limits the time kept. Call it from the event loop.
     """
 
     def __init__(
@@ -62,34 +61,33 @@ class FlightRecorder:
         self._memory_bytes = 0
 
     def name_url(self, target: str, url: str) -> None:
-        """Say which URL a dump shall show for the target; until then it shows its name."""
+        """Set the URL shown for the target in a dump; the default is its name."""
         self._urls[target] = url
 
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Keep an observation and the metrics text it was read from. Of its `gpus` only whether there are any.
+        """Record an observation and its metrics text; of its `gpus`, only if there are any.
 
-        `lines` is the same text, where it was read line by line.
+        `lines`: the same text parsed, if available.
         """
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
         clock = observation.monotonic_s
-        # GPUs are the host's, kept once; an observation says only whether it was judged with them.
+        # GPUs belong to the host and are kept once; the observation notes if it was judged with them.
         gpu_reading = 0 if observation.gpus is None else self._gpu_reading
         head = f"{gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
         self._append(tape, observation.t if clock is None else clock, head, body, lines)
 
     def observe_gpus(self, reading: GpuReading) -> None:
-        """Keep a reading of this host's GPUs, for all observations from now on."""
+        """Record a reading of the host's GPUs for all later observations."""
         self._gpu_reading += 1
         gpus = trace_gpus.known(reading)
         body = None if gpus is None else _encode_by_lines(trace_gpus.to_json(gpus))
         self._append(self._gpus, reading.t, f"{self._gpu_reading}\t{reading.t!r}", body)
 
     def forget(self, target: str) -> None:
-        """Drop what is kept of a target that is no longer watched."""
         self._urls.pop(target, None)
         tape = self._tapes.pop(target, None)
         if tape is not None:
@@ -97,20 +95,20 @@ class FlightRecorder:
             self._memory_bytes -= self._memory.pop(tape)
 
     def span_seconds(self, target: str) -> float:
-        """How far a dump would reach back; 0 for a target that is not known."""
+        """Return the time a dump would cover; 0 for an unknown target."""
         tape = self._tapes.get(target)
         return min(tape.span_seconds, self._seconds) if tape else 0.0
 
     def memory_bytes(self, target: str) -> int:
-        """What the target's recording holds in memory; 0 for a target that is not known."""
+        """Return the memory of the target's recording; 0 for an unknown target."""
         tape = self._tapes.get(target)
         return tape.memory_bytes if tape else 0
 
     async def dump(self, target: str, seconds: float) -> AsyncIterator[bytes]:
-        """Give out the last `seconds` as a gzip trace file, piece by piece, without blocking the loop.
+        """Yield the last `seconds` as a gzip trace file in pieces, without blocking the loop.
 
         Raises:
-            TimeoutError: the spool's disk does not answer; before the first piece.
+            TimeoutError: before the first piece, if the spool's disk does not answer.
         """
         tape = self._tapes.get(target)
         lines: Iterator[bytes] = iter(())
@@ -129,7 +127,6 @@ class FlightRecorder:
             yield deflate.flush()
 
     async def close(self) -> None:
-        """End the spool's thread and remove its files; nothing is kept."""
         for target in list(self._tapes):
             self.forget(target)
         if self._spool:
@@ -147,7 +144,7 @@ class FlightRecorder:
         lines: Lines | None = None,
     ) -> None:
         if self._spool:
-            self._spool.settle()
+            self._spool.free_written()
         share_bytes = self._memory_bytes_max // max(1, len(self._tapes))
         head = f"{clock_seconds!r}\t{head}"
         tape.append(clock_seconds, head, text, lines, memory_bytes=share_bytes)
@@ -161,19 +158,19 @@ class FlightRecorder:
         self._memory[tape] = memory_bytes
 
     def _shrink(self) -> None:
-        """Take from the largest, so that targets that are alike reach back alike."""
+        """Shrink the largest first, so that similar targets keep similar times."""
         for tape in self._memory:
-            self._count(tape)  # the disk may have taken some since each was counted last
+            self._count(tape)  # the disk may have taken some since the last count
         if self._memory_bytes <= self._memory_bytes_max:
             return
         while self._memory_bytes > self._memory_bytes_max * _SHRINK_RATIO:
             largest = max(self._memory, key=self._memory.__getitem__)
-            largest.relieve()
+            largest.free_memory()
             self._count(largest)
 
 
 class _GpuReadings:
-    """The readings of the GPUs in the order they were made, as the JSON of a trace line."""
+    """The GPU readings in order, as the JSON of a trace line."""
 
     def __init__(self, groups: Sequence[Sequence[bytes]]) -> None:
         self._coming = _unpacked(groups)
@@ -182,13 +179,13 @@ class _GpuReadings:
         self._json = "null"
 
     def at(self, number: int, t: float) -> str:
-        """Return the newest of the first `number` readings, "null" for none or where it is too old at `t`."""
+        """Return the newest of the first `number` readings; "null" if none or too old at `t`."""
         if not number:
             return "null"
-        while self._next and int((said := self._next[0].split("\t"))[1]) <= number:
+        while self._next and int((fields := self._next[0].split("\t"))[1]) <= number:
             lines = self._next[1]
             self._json = "null" if lines is None else "".join(lines)
-            self._t = float(said[2])
+            self._t = float(fields[2])
             self._next = next(self._coming, None)
         return self._json if t - self._t <= _GPU_AGE_SECONDS_MAX else "null"
 

@@ -1,12 +1,12 @@
-"""Which process NVML means by a PID: never a guess, for a wrong one could be killed.
+"""Map NVML's PIDs to processes: never a guess, because the wrong process could be killed.
 
-NVML's numbers belong to the host's PID namespace or to the caller's own, depending on the driver:
+NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
-- from 535.113: the caller's, and processes that have no number there are left out; but until 565 the
-  memory of a process is still looked up by that number among the *host's*, and until 570 samples of
-  utilization carry the host's: both are then unknown to a caller in a container;
-- 535.0 to 535.112: branches of either kind, so nothing is taken for known.
-In the host's namespace all of this is one and the same.
+- from 535.113: the caller's, without processes that have no PID there; but until 565 the memory of a process is
+  still looked up by that PID among the *host's*, and until 570 utilization samples carry the host's: both are
+  unknown to a caller in a container;
+- 535.0 to 535.112: branches of either kind, so nothing is assumed.
+In the host's namespace all of these are the same.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
 _gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
 """
@@ -27,10 +27,10 @@ _UTILIZATION_TRANSLATED_FROM = (570,)
 
 
 class GpuPids:
-    """From NVML's PIDs to processes, for one driver version and one place to look from."""
+    """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes` reads the tree that shows the host where there is one; `own_procfs` is ours."""
+        """`processes`: reads the host's tree if there is one; `own_procfs`: the watcher's tree."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {
@@ -43,13 +43,13 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """Take the driver's version ("580.65.06"); without one, a container's view stays unknown."""
+        """Set the driver's version ("580.65.06"); without it PIDs in a container stay unknown."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
     @property
     def numbering(self) -> str | None:
-        """Whose numbers NVML gives us: "host" or "ours" (differing only in a container); None: unknown."""
+        """Namespace of NVML's PIDs: "host" or "ours" (they differ only in a container); None: unknown."""
         if not self._own_inside:
             return "host"
         if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
@@ -58,22 +58,22 @@ class GpuPids:
 
     @property
     def memory_is_theirs(self) -> bool:
-        """Whether the memory that NVML gives beside a PID is that process's."""
+        """True if the memory that NVML reports with a PID belongs to that process."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
 
     @property
     def all_are_listed(self) -> bool | None:
-        """Whether NVML lists the processes of all containers; None: not known."""
+        """True if NVML lists the processes of all containers; None: unknown."""
         numbering = self.numbering
         return None if numbering is None else numbering == "host"
 
     @property
     def utilization_is_theirs(self) -> bool:
-        """Whether samples of utilization carry the same numbers as the lists of processes."""
+        """True if utilization samples carry the same PIDs as the process lists."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Who that is. None: unknown. With state X: the host has no such process any more."""
+        """Return the process. None: unknown. State X: the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -81,7 +81,7 @@ class GpuPids:
         return None
 
     def forget_others(self, pids: Collection[int]) -> None:
-        """Keep in memory only what is known of these."""
+        """Drop the cached facts of all other processes."""
         for reader in self._readers:
             kin = self._kin[reader]
             reader.forget_others({*pids, *kin.pids})
@@ -99,7 +99,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The driver's version is what it says of itself, so the process must bear it out as well.
+        # The driver only claims its version, so the process must confirm it: it has the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)
@@ -108,7 +108,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add its PID in our namespace. The number alone would also fit a process of a sibling container."""
+        """Add the PID in our namespace. The number alone could match a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

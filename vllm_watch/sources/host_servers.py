@@ -1,8 +1,8 @@
-"""The vLLM servers of this host, from /proc alone: command lines, and the sockets on which they listen.
+"""Find the vLLM servers of this host from /proc alone: command lines and listening sockets.
 
-A server in a container is found by the processes that are seen, and asked at its container's address. One
-whose port the command line does not tell, or whose process is hidden (a sidecar shares the network, and
-not the processes), is `sure` only once it was asked. A program that embeds vLLM is known by its engine core.
+A server in a container is found by its visible processes and reached at the container's address. If the command
+line does not give the port, or the process is hidden (a sidecar shares the network but not the processes), the
+server is `sure` only after it answered. A program that embeds vLLM is recognized by its engine core.
 """
 
 import os
@@ -16,20 +16,20 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import json_text
 
-SERVERS_MAX = 64  # a host has 16 GPUs, and a server needs a part of one
+SERVERS_MAX = 64  # a host has 16 GPUs; a server needs a part of one
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
 _TITLE = re.compile(r"VLLM::(APIServer|EngineCore)")
 _GONE = ("Z", "X")
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel writes them
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - the kernel's notation
 
 
 PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """One server: where to ask it, what its command line says, and whether it is vLLM's for sure."""
+    """A server's URL, its command line's facts, and whether it is certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -38,7 +38,7 @@ class HostServer(NamedTuple):
 
 
 def find(all_: Processes, procfs: Path) -> list[HostServer]:
-    """Return the servers, each URL once, by port."""
+    """Return the servers, each URL once, sorted by port."""
     here = _listening(Path("/proc/self/net"))
     found: dict[str, HostServer] = {}
     for facts in _topmost(all_):
@@ -52,7 +52,7 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
 
 
 def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """What follows `vllm serve` or its module; None where the command is no server of vLLM's."""
+    """Return the arguments after `vllm serve` or its module; None if this is not a vLLM server."""
     words = tuple(argv)
     named = [PurePath(word).name for word in words[:2]]
     runs_python = named[:1] != [] and named[0].startswith("python")
@@ -72,7 +72,7 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """Each server once: of one that has started others, the first; of an engine core, who started it."""
+    """Return each server once: the first of several processes; for an engine core, its parent."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()
@@ -93,11 +93,11 @@ def _servers(
         return []
     model = flags.get("served-model-name") or flags.get("model") or _positional(words or ())
     secure = "ssl-certfile" in flags or "ssl-keyfile" in flags
-    told = words is not None and ("port" in flags or "config" not in flags)
+    port_known = words is not None and ("port" in flags or "config" not in flags)
     port = flags.get("port", str(PORT_DEFAULT))
     held = _held(facts, all_, procfs)
-    at_port = [each for each in held if told and str(each.port) == port]
-    if told and not at_port and port.isdecimal():  # it loads, or its descriptors may not be read
+    at_port = [each for each in held if port_known and str(each.port) == port]
+    if port_known and not at_port and port.isdecimal():  # still loading, or descriptors unreadable
         network = _listening(procfs / str(facts.pid) / "net")
         at_port = [each for each in network if str(each.port) == port][:1]
         at_port = at_port or [sockets.Listening(flags.get("host", "127.0.0.1"), int(port), 0)]
@@ -116,7 +116,7 @@ def _kv_role(text: str) -> str:
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
-    """The sockets on which it, or an API server that it has started, listens."""
+    """Return the listening sockets of the process and of the API servers that it started."""
     try:
         inodes = sockets.held(procfs, facts.pid)
         for part in descendants(facts.pid, all_):
@@ -137,7 +137,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Is it in our own network namespace? Where that may not be asked: is its socket among ours?"""
+    """Return True if it is in our network namespace; if unreadable, if its socket is one of ours."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -150,7 +150,7 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """Where we reach the socket; None: nowhere, as of one that listens on a container's loopback alone."""
+    """Return a reachable address; None if there is none, e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))
@@ -162,7 +162,7 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """--NAME VALUE and --NAME=VALUE, by names with dashes; a switch is empty."""
+    """Return --NAME VALUE and --NAME=VALUE by name with dashes; a switch is empty."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

@@ -1,4 +1,4 @@
-"""One bounded HTTP call, and how it ended: the only way in which the watcher talks to an engine."""
+"""One bounded HTTP call and its outcome: the watcher's only way to talk to an engine."""
 
 import time
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Of a call's time, so much at most is spent on the connection. Where both ran out at the same moment, who
-was never reached would pass for one that takes connections and hangs, and a restart would be advised."""
+"""Largest share of a call's time for connecting. If both limits expired at the same moment, an unreachable server
+would look like one that accepts connections and hangs, and a restart would be advised."""
 
 REDIRECTS_MAX = 2
-"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; nothing needs more than one and a spare."""
+"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one call: seconds until connected, seconds until the last byte, bytes of the body; and its TLS."""
+    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -36,31 +36,31 @@ class Limits:
 
 @dataclass(slots=True)
 class Answer:
-    """How a call ended and, where it ended well, what it brought."""
+    """The outcome of a call and, if it succeeded, its content."""
 
     call: Call
     body: bytes = b""
     content_type: str = ""
-    url: str = ""  # where the answer came from, after redirects
+    url: str = ""  # final URL, after redirects
     headers: Mapping[str, str] = field(default_factory=dict)  # by names in lower case
-    arrived_monotonic_s: float = 0.0  # when its last byte came, or that it failed was known
+    arrived_monotonic_s: float = 0.0  # of the last byte, or of the failure
 
 
 def new_session() -> Session:
-    """A session that keeps connections alive, without cookies and without the proxies of our environment."""
+    """Return a session with keep-alive, without cookies and without proxies from the environment."""
     return Session()
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """GET `url`. Never raises for anything that the other side or the network does."""
+    """GET `url`. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
     for _ in range(REDIRECTS_MAX):
-        there = _on_same_server(url, reply.headers.get("location", ""))
-        if reply.status not in _REDIRECTS or there is None:
+        target = _on_same_server(url, reply.headers.get("location", ""))
+        if reply.status not in _REDIRECTS or target is None:
             break
-        url = there
+        url = target
         left_s = max(0.001, deadline_s - time.monotonic())
         reply = await _fairly(session, url, limits, headers, left_s)
     return _answer(reply, url, began_s)
@@ -69,9 +69,9 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
 async def post(
     session: Session, url: str, limits: Limits, headers: dict[str, str], body: bytes
 ) -> Answer:
-    """POST `body`, once; redirects are not followed. Never raises for anything that the other side does.
+    """POST `body` once, without redirects. Never raises for errors of the server or the network.
 
-    An answer other than 200 keeps the beginning of its body, which says what was wrong.
+    A status other than 200 keeps the beginning of its body, which explains the error.
     """
     began_s = time.monotonic()
     bounds = _bounds(limits, limits.timeout_seconds)
@@ -92,7 +92,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """GET, once more where we did not run while the answer was due: it may have come in time."""
+    """GET, and retry once if our loop was late when the answer was due: it may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
@@ -112,14 +112,14 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Where a redirect leads; None: elsewhere, nowhere, or too far to write.
+    """Return the redirect's URL; None if it is invalid, too long or leaves the server.
 
-    Another host could be anyone's: keys and trust end at the origin that was configured.
+    Another host could be anyone's: keys and trust end at the configured origin.
     """
     try:
-        there = urljoin(url, location)
-        if location and len(there) <= URL_CHARS_MAX and urlsplit(there)[:2] == urlsplit(url)[:2]:
-            return there
+        target = urljoin(url, location)
+        if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:
+            return target
     except ValueError:
         pass
     return None

@@ -1,4 +1,4 @@
-"""A request as bytes: a URL is taken apart once, headers are looked at each time."""
+"""HTTP requests as bytes: a URL is parsed once, headers are checked each time."""
 
 import base64
 import re
@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Of one that is asked: proxies take 8 kB, no engine's has a hundred, and a redirect may name any."""
+"""Longest URL: proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
 
 PLACES_MAX = 4096
-"""URLs taken apart that are remembered (1 kB each, 10 kB at worst): two that are asked at each look of 1,000 targets, and room."""
+"""Cache of parsed URLs (1 kB each, 10 kB at worst): two per scrape of 1,000 targets, and spare."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -27,7 +27,7 @@ _NO_HOST = re.compile(r"[\0- ]").search
 
 
 class Origin(NamedTuple):
-    """Whom a connection leads to."""
+    """The endpoint of a connection."""
 
     scheme: str
     host: str  # a name in ASCII, or an address without brackets
@@ -35,17 +35,17 @@ class Origin(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What of a URL a request needs."""
+    """A parsed URL."""
 
     origin: Origin
     target: str  # path and query
-    host: str  # what the header Host says
-    authorization: str  # of the URL's user and password; "": it has none
+    host: str  # value of the header Host
+    authorization: str  # from the URL's user and password; "": none
 
 
 @lru_cache(PLACES_MAX)
 def place(url: str) -> Place:
-    """Take a URL apart. Raises ValueError where it is none."""
+    """Parse a URL. Raises ValueError if it is invalid."""
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
@@ -57,7 +57,7 @@ def place(url: str) -> Place:
     port = parts.port if parts.port is not None else usual
     host = f"[{name.partition('%')[0]}]" if ":" in name else name
     if _NO_HOST(host):
-        raise ValueError("the URL's host is no name")
+        raise ValueError("the URL's host is not a name")
     query = f"?{quote(parts.query, safe=_PATH_SAFE + '?')}" if parts.query else ""
     return Place(
         Origin(parts.scheme, name, port),
@@ -68,14 +68,14 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Write a request; headers by the names that they usually have. Raises ValueError for one that would break it."""
-    said = {**_DEFAULTS, **headers}
-    if to.authorization and "Authorization" not in said:
-        said["Authorization"] = to.authorization
+    """Build a request. Header names must be in their usual case. Raises ValueError for an unsafe header."""
+    all_headers = {**_DEFAULTS, **headers}
+    if to.authorization and "Authorization" not in all_headers:
+        all_headers["Authorization"] = to.authorization
     if body is not None:
-        said["Content-Length"] = str(len(body))
-    lines = "".join([f"{name}: {value}\r\n" for name, value in said.items()])
-    if not _HEADERS(lines) or lines.count("\n") != len(said):
+        all_headers["Content-Length"] = str(len(body))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in all_headers.items()])
+    if not _HEADERS(lines) or lines.count("\n") != len(all_headers):
         raise ValueError("a header holds a line break, or has no name")
     return f"{method} {to.target} HTTP/1.1\r\nHost: {to.host}\r\n{lines}\r\n".encode() + (
         body or b""

@@ -1,7 +1,7 @@
-"""An HTTP/1.x answer, read as it arrives, in any pieces: its head, its body unpacked, and where it ends. No I/O.
+"""Incremental HTTP/1.x response parser: head, decompressed body, and its end. No I/O.
 
 llhttp (through httptools) finds head, chunks and end, strictly: folded headers, bare line feeds and two lengths are
-no answer. It reads without end and tells nobody how much; so what it reads and how much is kept is bounded here.
+invalid. llhttp has no limits, so size limits are enforced here.
 Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
 """
 
@@ -15,44 +15,44 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""Of the heads of one answer: servers send hundreds of bytes, and proxies with long policies some thousands."""
+"""All heads of one response: servers send hundreds of bytes, proxies with long policies some thousands."""
 
-HEADERS_MAX = 128  # trailers with them
+HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Heads of status 1xx before the answer; one is usual (103), and an endless row of them is no answer."""
+"""Heads of status 1xx before the response; one is usual (103), an endless series is invalid."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Of all that is not body: chunk sizes, extensions, trailers. A body in chunks of a byte each would cost us much
-more than its sender: 40 bytes of memory for each of its bytes."""
+"""Everything but the body: chunk sizes, extensions, trailers. One-byte chunks would cost us far more than their
+sender: 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
 
 
 class ResponseReader:
-    """Reads one answer after another; `expect` comes before each. `status` is 0 until the head is there."""
+    """Parses one response after another; call `expect` before each. `status` is 0 until the head is complete."""
 
     __slots__ = (
-        "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts", "_room", "_unpack",
-        "body_bytes", "extra", "headers", "keeps", "refusal_bytes_max", "status", "whole", "wrong",
+        "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
+        "_unpack", "body_bytes", "complete", "error", "headers", "keep_alive", "refusal_bytes_max", "status", "trailing_data",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # Each knows the other: until `close` only the garbage collector would find them.
+        # A reference cycle: until `close` only the garbage collector could free it.
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect(0)
 
     def expect(self, body_bytes_max: int, refusal_bytes_max: int = 0) -> None:
-        """Forget what was read; the next answer may be so long, its body where the status is not 200 so long."""
+        """Reset for the next response, with limits for its body if the status is 200, and if it is not."""
         self.status = 0
-        self.headers: dict[str, str] = {}  # by names in lower case; several of a name are joined
-        self.body_bytes = 0  # that have come, packed
-        self.whole = False
-        self.extra = False  # did more come than the answer?
-        self.keeps = False  # may the connection be used again once the answer is whole?
-        self.wrong: tuple[str, str] | None = None  # outcome and words: it cannot be read on
+        self.headers: dict[str, str] = {}  # names in lower case; duplicates are joined
+        self.body_bytes = 0  # received, compressed
+        self.complete = False
+        self.trailing_data = False  # more bytes came than the response has
+        self.keep_alive = False  # the connection can be reused once the response is complete
+        self.error: tuple[str, str] | None = None  # outcome and message: parsing has stopped
         self.refusal_bytes_max = refusal_bytes_max
-        self._room = body_bytes_max
+        self._body_bytes_left = body_bytes_max
         self._parts: list[bytes] = []
         self._unpack: zlib._Decompress | None = None
         self._head_left = HEAD_BYTES_MAX
@@ -61,30 +61,29 @@ class ResponseReader:
         self._framing_left = FRAMING_BYTES_MAX
 
     def close(self) -> None:
-        """Read nothing more."""
         self._parser = None
 
     @property
     def ended(self) -> bool:
-        """Is all here that was asked for, or can it not come any more?"""
-        if self.wrong is not None or self.whole:
+        """True if the response is complete, invalid, or as long as it may be."""
+        if self.error is not None or self.complete:
             return True
-        return self.status not in (0, OK) and self._room <= 0
+        return self.status not in (0, OK) and self._body_bytes_left <= 0
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what arrived. Raises MemoryError."""
-        if self._parser is None or self.wrong is not None:
+        """Parse received bytes. Raises MemoryError."""
+        if self._parser is None or self.error is not None:
             return
         before = self.body_bytes
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:  # another protocol follows, which nobody asked for
-            self.whole = self.extra = True
+        except HttpParserUpgrade:  # an unsolicited change of protocol
+            self.complete = self.trailing_data = True
         except HttpParserCallbackError as error:
             raise (error.__context__ or error) from None
         except HttpParserError as error:
-            if self.whole:
-                self.extra = True
+            if self.complete:
+                self.trailing_data = True
             else:
                 self._refuse(str(error))
         self._framing_left -= len(data) - (self.body_bytes - before)
@@ -94,20 +93,20 @@ class ResponseReader:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
 
     def end(self) -> bool:
-        """The connection was closed properly: is the answer whole?"""
+        """Handle a clean end of the connection; return True if the response is complete."""
         known = "content-length" in self.headers or "transfer-encoding" in self.headers
         if self.status and not known:
             self.on_message_complete()
-        return self.whole
+        return self.complete
 
     def body(self) -> bytes:
-        """Return what came of it, unpacked."""
+        """Return the body received so far, decompressed."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
-    # --- what llhttp calls
+    # --- called by llhttp
 
     def on_message_begin(self) -> None:
-        self.extra = self.extra or self.whole
+        self.trailing_data = self.trailing_data or self.complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers_left -= 1
@@ -116,14 +115,14 @@ class ResponseReader:
             self._refuse(f"more than {HEADERS_MAX} headers")
         elif self._head_left < 0:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
-        elif not self.status:  # otherwise it is a trailer, of which we know none
-            key, said = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-            # Of two lengths, or two codings, come words that are no length and no coding.
-            self.headers[key] = f"{self.headers[key]}, {said}" if key in self.headers else said
+        elif not self.status:  # otherwise a trailer; all are ignored
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+            # Joined duplicates of length or coding are invalid, and are refused.
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        if parser is None or self.extra or self.wrong is not None:
+        if parser is None or self.trailing_data or self.error is not None:
             return
         status, version = parser.get_status_code(), parser.get_http_version()
         if not version.startswith("1.") or status < 100:  # noqa: PLR2004 - RFC 9110, 15
@@ -139,45 +138,45 @@ class ResponseReader:
 
     def on_body(self, piece: bytes) -> None:
         self.body_bytes += len(piece)
-        if self.wrong is not None or self.extra:
+        if self.error is not None or self.trailing_data:
             return
         if self.status != OK:
-            piece = piece[: max(0, self._room)]
+            piece = piece[: max(0, self._body_bytes_left)]
         elif self._unpack is not None:
             try:
-                piece = self._unpack.decompress(piece, self._room + 1)
+                piece = self._unpack.decompress(piece, self._body_bytes_left + 1)
             except zlib.error as error:
                 self._give_up("garbled", f"the body cannot be unpacked: {error}")
                 return
             if self._unpack.unused_data:
                 self._give_up("garbled", "bytes follow the end of the gzip body")
                 return
-        self._room -= len(piece)
-        if self._room < 0:
+        self._body_bytes_left -= len(piece)
+        if self._body_bytes_left < 0:
             self._give_up("too_large", "the body is longer than it may be")
         elif piece:
             self._parts.append(piece)
 
     def on_message_complete(self) -> None:
-        if not self.status or self.wrong is not None:
+        if not self.status or self.error is not None:
             return
-        self.whole = True
+        self.complete = True
         if self._unpack is not None and not self._unpack.eof:
             self._give_up("garbled", "the gzip body ends early")
 
-    # --- what follows from it
+    # --- consequences
 
     def _frame(self, parser: HttpResponseParser) -> None:
-        """Find out how the body comes, and whether the connection outlives it. RFC 9112, 6.3 and 9.3."""
+        """Determine how the body is framed and if the connection outlives it. RFC 9112, 6.3 and 9.3."""
         headers = self.headers
-        self.keeps = parser.should_keep_alive() and self.status != _SWITCHING
+        self.keep_alive = parser.should_keep_alive() and self.status != _SWITCHING
         coding = headers.get("transfer-encoding", "chunked")
         if coding.lower() != "chunked":
             self._refuse(f"transfer coding {coding[:60]!r} was not asked for")
         elif self.status != OK:
-            self._room = self.refusal_bytes_max
+            self._body_bytes_left = self.refusal_bytes_max
         elif (packed := headers.get("content-encoding", "").lower()) in ("gzip", "deflate"):
-            # 32: tell gzip and zlib apart by their header
+            # 32: detect gzip or zlib by the header
             self._unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
         elif packed not in ("", "identity"):
             self._give_up("garbled", f"content encoding {packed[:20]!r} was not asked for")
@@ -186,8 +185,8 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Keep nothing of it: what was too large must not wait for the garbage collector."""
-        if self.wrong is None:
-            self.wrong = outcome, why
+        """Stop and free the body: one that was too large must not wait for the garbage collector."""
+        if self.error is None:
+            self.error = outcome, why
             self._parts.clear()
             self._unpack = None

@@ -1,8 +1,8 @@
-"""What is kept from one call to the next: connections that can be used again, addresses, whom to trust.
+"""State shared by calls: reusable connections, addresses, TLS contexts.
 
-A question is sent once. Only a GET is sent once more, on a new connection, where the old one was closed before
-a byte of the answer came: servers close idle connections (uvicorn after 5 s), at times as we use them.
-Nothing else goes over a connection that was used before, so nothing else can meet this.
+A request is sent once. Only a GET is retried, once, on a new connection, if a reused one was closed before a byte
+of the response came: servers close idle connections (uvicorn after 5 s), sometimes just as we use them.
+Other methods always use a new connection, so this cannot happen to them.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""A connection that was not used for so long is closed: nobody asks this server any more."""
+"""A connection idle for this long is closed: the server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""An older connection is not used again: it leads to one process of a server for ever, while others may hang."""
+"""An older connection is not reused: it would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""So long an address has before the next is tried beside it (RFC 8305, 8)."""
+"""Head start of an address before the next is tried in parallel (RFC 8305, 8)."""
 
 ROOM_BYTES = 256 << 10
-"""Taken from a socket at once: more than a usual /metrics, so that it is one turn of the loop."""
+"""Read from a socket at once: more than a usual /metrics, so one turn of the loop suffices."""
 
-_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next one, and TLS two later
+_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next, with TLS two later
 
 
 class Bounds(NamedTuple):
-    """Of one call: until connected, until the last byte, and of the body; and its TLS."""
+    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
 
     connect_seconds: float
     seconds: float
@@ -47,14 +47,14 @@ class Bounds(NamedTuple):
 
 
 class _To(NamedTuple):
-    """Connections to one origin, made with one idea of whom to trust there, serve each other's calls."""
+    """The key of the pool: connections to one origin with one TLS configuration are interchangeable."""
 
     origin: Origin
     tls: TlsConfig
 
 
 class _Seat:
-    """One of the connections that may be open; given back once."""
+    """A permit for one open connection; released once."""
 
     def __init__(self, seats: asyncio.Semaphore) -> None:
         self._seats: asyncio.Semaphore | None = seats
@@ -66,18 +66,18 @@ class _Seat:
 
 
 class Session:
-    """Asks servers. One event loop; close it.
+    """An HTTP client for one event loop. It must be closed.
 
-    At most `connections_max` are open at a time: who wants one more takes the place of an idle one, or waits.
+    At most `connections_max` are open: beyond that a call replaces an idle connection, or waits.
     """
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
         self._seats = asyncio.Semaphore(most)
-        self._waiting = 0  # for a place
+        self._waiting = 0  # calls that wait for a permit
         self._names = names if names is not None else Names()
         self._trust = Trust()
-        self._idle: dict[_To, list[Connection]] = {}  # the one used last is last
+        self._idle: dict[_To, list[Connection]] = {}  # the last used is last
         self._open: set[Connection] = set()
         self._closed = False
         self._room = memoryview(bytearray(ROOM_BYTES))
@@ -90,11 +90,10 @@ class Session:
 
     @property
     def connections(self) -> int:
-        """How many are open, in use or idle."""
         return len(self._open)
 
     async def close(self) -> None:
-        """End every connection; calls under way fail."""
+        """Close every connection; running calls fail."""
         self._closed = True
         self._names.close()
         for connection in list(self._open):
@@ -105,17 +104,16 @@ class Session:
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds
     ) -> Reply:
-        """Make one call."""
         if self._closed:
             raise RuntimeError("the session is closed")
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         try:
-            there = place(url)
-            question = request(method, there, headers, body)
+            parsed = place(url)
+            question = request(method, parsed, headers, body)
         except ValueError as error:
-            return Reply("garbled", f"it cannot be asked: {error}")
-        to = _To(there.origin, bounds.tls)
+            return Reply("garbled", f"invalid request: {error}")
+        to = _To(parsed.origin, bounds.tls)
         wanted = Wanted(now_s + bounds.seconds, bounds.seconds, bounds.body_bytes_max)
         if method == "GET" and (kept := self._kept(to)) is not None:
             reply = await self._exchange(to, kept, question, wanted)
@@ -125,7 +123,7 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
-        # The server has all its time: to wait for a place was ours.
+        # The server gets its full time: the wait for a permit was ours.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)
@@ -138,26 +136,26 @@ class Session:
         self, to: _To, connection: Connection, question: bytes, wanted: Wanted
     ) -> Reply:
         reply = await connection.exchange(question, wanted)
-        if self._waiting:  # one that is kept idle keeps another from asking
+        if self._waiting:  # an idle connection would hold the permit
             connection.abort()
         elif connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS):
-            connection.stay(IDLE_SECONDS)
+            connection.keep_idle(IDLE_SECONDS)
             self._idle.setdefault(to, []).append(connection)
         return reply
 
     def _kept(self, to: _To) -> Connection | None:
-        """Return an idle connection that is still open, as far as we have heard."""
+        """Return an idle connection that is open as far as we know."""
         while kept := self._idle.pop(to, None):
             connection = kept.pop()
             if kept:
                 self._idle[to] = kept
-            connection.stay()
+            connection.keep_idle()
             if connection.is_open:
                 return connection
         return None
 
     async def _seat(self, seconds: float) -> _Seat | None:
-        """Wait until one more connection may be open, for so long."""
+        """Wait up to `seconds` for a permit to open a connection."""
         if self._seats.locked():
             self._end_idle()
         self._waiting += 1
@@ -171,7 +169,7 @@ class Session:
         return _Seat(self._seats)
 
     def _end_idle(self) -> None:
-        """End the connection that has been idle longest, of the origin that was asked longest ago."""
+        """Close the longest idle connection of the origin least recently used."""
         to = next(iter(self._idle), None)
         if to is not None:
             kept = self._idle[to]
@@ -213,7 +211,7 @@ class Session:
             return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
-        # Whom to trust is ours to read: the server has its time from here on.
+        # Loading certificates is our time: the server's starts now.
         read_s = loop.time() - began_s
         connect_by_s = began_s + read_s + seconds
         due_s = min(connect_by_s, wanted.deadline_s)
@@ -224,11 +222,10 @@ class Session:
             if not limit.expired():
                 raise
             late_s = loop.time() - due_s
-            if (
-                due_s < connect_by_s
-            ):  # at the deadline: it had taken a connection before, and hung; or we had read until then
-                said = f"connected, but no complete answer within {wanted.seconds:g} s"
-                return Reply("read_timeout", said, late_s=late_s + read_s)
+            if due_s < connect_by_s:
+                # The deadline came first: a reused connection had hung, or loading certificates took the time.
+                cause = f"connected, but no complete answer within {wanted.seconds:g} s"
+                return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
         if isinstance(connection, Connection):
             self._open.add(connection)
@@ -241,7 +238,7 @@ class Session:
     async def _connect(
         self, to: _To, secure: ssl.SSLContext | None, seat: _Seat
     ) -> Connection | Reply:
-        """Connect to whichever address of the origin answers first."""
+        """Connect to the first address of the origin that answers."""
         loop, (_, host, port) = asyncio.get_running_loop(), to.origin
         step = "dns"
         try:
@@ -264,20 +261,20 @@ class Session:
 
 
 def _not_connected(step: str, error: Exception) -> Reply:
-    said, number = str(error), getattr(error, "errno", None)
-    # Several addresses that failed differently are one error, with all their texts.
-    numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", said)]
+    cause, number = str(error), getattr(error, "errno", None)
+    # Several addresses that failed differently are one error with all their texts.
+    numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")
-    for each in (error, *(OSError(number, said) for number in numbers)):
+    for each in (error, *(OSError(number, cause) for number in numbers)):
         if (ours := own_trouble.of_error(each)) is not None:
             return Reply(own_trouble.OUTCOME, ours)
     if step == "dns":
-        return Reply("dns", f"the host name does not resolve: {said}")
+        return Reply("dns", f"the host name does not resolve: {cause}")
     if isinstance(error, TlsFileError):
-        return Reply("tls", f"{said} ({error.remedy})")
+        return Reply("tls", f"{cause} ({error.remedy})")
     if isinstance(error, ssl.SSLError | ValueError):
-        return Reply("tls", f"the TLS handshake failed: {said}")
-    if step == "handshake":  # of a dead server behind a balancer, too
-        said = f"it broke off in the TLS handshake {said}".rstrip()
-    return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or said}")
+        return Reply("tls", f"the TLS handshake failed: {cause}")
+    if step == "handshake":  # also a dead server behind a load balancer
+        cause = f"it broke off in the TLS handshake {cause}".rstrip()
+    return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or cause}")

@@ -1,4 +1,4 @@
-"""Whom to trust over TLS, and as whom to come: made of files once, and anew when they change."""
+"""TLS contexts (trusted CAs, own certificate), loaded from files once and again when these change."""
 
 import asyncio
 import errno
@@ -14,14 +14,14 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""After a certificate was refused, what this host trusts is read anew, no more often than this: it may
-have been mended, or could not be read before for want of a file descriptor."""
+"""Shortest time between reloads of the system's CAs after a refused certificate: they may have been fixed, or were
+unreadable before for lack of a file descriptor."""
 
-LOOK_SECONDS = 5.0
-"""Files are looked at again so often, as connections are made."""
+CHECK_SECONDS = 5.0
+"""Interval at which files are checked for changes when connections are made."""
 
 CONTEXTS_MAX = 200
-"""Kept at once; the authorities of a system are a megabyte in each."""
+"""Cache size; a system's CAs take a megabyte per context."""
 
 _log = structlog.get_logger()
 
@@ -31,39 +31,39 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 @dataclass(slots=True)
 class _Made:
     context: ssl.SSLContext
-    stamp: _Stamp  # of its files, as they are or as they last could not be used
+    stamp: _Stamp  # of its files, as loaded or as last found unusable
     made_s: float
-    looked_s: float
-    looking: "asyncio.Future[ssl.SSLContext] | None" = None
+    checked_s: float
+    checking: "asyncio.Future[ssl.SSLContext] | None" = None
 
 
 class Trust:
-    """What connections begin with, by how they are configured. One event loop, and the threads that read for it."""
+    """TLS contexts by configuration. Use from one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        # Held by threads alone: a thousand targets read the same files once.
+        # Taken only in threads: a thousand targets load the same files once.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Make it, or take the one there is. Raises TlsFileError, and OSError where no thread can be had."""
+        """Return a cached or new context. Raises TlsFileError, and OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
-            if tls.files and now_s - made.looked_s >= LOOK_SECONDS:
-                # Not waited for: threads may be busy with names that do not resolve, and this one serves.
-                made.looked_s = now_s
+            if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
+                # In the background: threads may be busy resolving names, and this context still works.
+                made.checked_s = now_s
                 loop = asyncio.get_running_loop()
-                made.looking = loop.run_in_executor(None, self._current, tls)
-                made.looking.add_done_callback(lambda looked: looked.cancelled() or looked.exception())  # fmt: skip
-        except RuntimeError as error:  # no thread can be begun
+                made.checking = loop.run_in_executor(None, self._current, tls)
+                made.checking.add_done_callback(lambda check: check.cancelled() or check.exception())  # fmt: skip
+        except RuntimeError as error:  # no thread can be started
             if made is None:
                 raise OSError(errno.ENOMEM, str(error)) from error
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """A handshake failed: whom this host trusts may have changed, which no stamp tells."""
+        """Reload the system's CAs after a failed handshake: their change shows in no stamp."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return
@@ -82,7 +82,7 @@ class Trust:
                 if known is None:
                     raise
                 if own_trouble.of_error(error) is None:
-                    # Half renewed: the certificate, and not its key yet. What there is serves until they fit.
+                    # Half renewed: a new certificate without its key yet. Keep the old pair until they match.
                     _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
                     known.stamp = stamp
                 return known.context
@@ -98,4 +98,8 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
         found = file.stat()
     except OSError:
         return None
-    return found.st_ctime_ns, found.st_size, found.st_ino  # of a change of rights, too
+    return (
+        found.st_ctime_ns,
+        found.st_size,
+        found.st_ino,
+    )  # ctime also shows a change of permissions

@@ -1,4 +1,4 @@
-"""A log's bytes, piece by piece: of a file, packed or not, or of standard input."""
+"""Read a log in pieces: a file, gzipped or not, or standard input."""
 
 import gzip
 import sys
@@ -12,11 +12,11 @@ from vllm_watch.support import regular_file
 
 _PIECE_BYTES = 256 << 10
 _UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
-"""Logs shrink to a thirtieth; a gzip file of 2 MB can hold 2 GB of line feeds, which nobody wants read."""
+"""Logs compress to a thirtieth; a 2 MB gzip file can hold 2 GB of line feeds."""
 
 
 def pieces(name: str) -> Iterator[bytes]:
-    """Raises WatchError where it cannot be read; '-' is standard input."""
+    """Yield the pieces; '-' is standard input. Raises WatchError if it cannot be read."""
     try:
         if name == "-":
             yield from _read(sys.stdin.buffer)
@@ -39,7 +39,7 @@ def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
         unpacked_bytes += len(piece)
         if unpacked_bytes > max(_UNPACKED_BYTES_MIN, _UNPACKED_RATIO_MAX * file.tell()):
             cause = f"{name} unpacks to over {_UNPACKED_RATIO_MAX} times its size, as no log does"
-            raise WatchError(cause, "unpack it with gunzip, and give what of it is a log")
+            raise WatchError(cause, "unpack it with gunzip, and give the part that is a log")
         yield piece
 
 

@@ -1,4 +1,4 @@
-"""The vLLM servers that run on this host, asked where their processes leave doubt; and those beside a target."""
+"""The vLLM servers of this host, confirmed over HTTP if their processes leave doubt; and those next to a target."""
 
 import asyncio
 import time
@@ -18,34 +18,35 @@ from vllm_watch.support import threads
 NONE_FOUND = "no vLLM server runs on this host"
 REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
 
-_LOOK_SECONDS = (
-    5.0  # a process that is stuck in the kernel may block whoever asks for its command line
-)
+_SEARCH_SECONDS = 5.0  # reading the command line of a process stuck in the kernel may block
 _NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """What of vLLM runs on this host beside a target that refuses connections. Looked for twice a minute at most."""
+    """Other vLLM servers on the host of a target that refuses connections. Searched twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
         self._due_s = float("-inf")
         self._seen: list[HostServer] | None = None
-        self._answered: set[str] = set()  # URLs of this host's targets, until they refuse
+        self._answered: set[str] = set()  # URLs of local targets, until they refuse
 
-    def heard(self, url: str) -> None:
-        """A target of this host is a vLLM that answers."""
+    def answered(self, url: str) -> None:
+        """Note that a local target is a vLLM server that answers."""
         self._answered.add(url)
 
-    async def told(self, call: Call, url: str) -> Call:
-        """The call, with what else runs here; as it is where the target's own process is seen, and where others answer
-        whose processes are not: in a container without the host's PIDs nothing is seen, whatever runs."""
+    async def explain(self, call: Call, url: str) -> Call:
+        """Add the other servers found here to the call's error.
+
+        Unchanged if the target's own process is visible, or if servers answer whose processes are not: in a container
+        without the host's PIDs nothing is visible.
+        """
         self._answered.discard(url)
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + _NEIGHBOURS_SECONDS
-            self._seen = await _look(self._listing, self._procfs)
+            self._seen = await _search(self._listing, self._procfs)
         if self._seen is None:
             return call
         sure = [each for each in self._seen if each.sure]
@@ -61,33 +62,33 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return those that run now; where it is not sure that one is vLLM's, it is asked (`known` ones are not).
+    """Return the running servers; uncertain ones are asked for /metrics unless `known`.
 
-    None: the processes could not be looked through in time.
+    None: the processes could not be read in time.
     """
-    found = await _look(listing, procfs)
+    found = await _search(listing, procfs)
     if found is None:
         return None
     async with http.new_session() as session:
         yes = await asyncio.gather(
-            *(_believed(each, session) for each in found if each.url not in (known or {}))
+            *(_confirm(each, session) for each in found if each.url not in (known or {}))
         )
     return [each for each in yes if each is not None]
 
 
-async def _look(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
-    """What the processes show; None where they could not be looked through in time."""
+async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
+    """Return the servers found by their processes; None if these could not be read in time."""
 
-    def look() -> list[HostServer]:
+    def search() -> list[HostServer]:
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 
     try:
-        return await threads.beside(look, _LOOK_SECONDS)
+        return await threads.run(search, _SEARCH_SECONDS)
     except (TimeoutError, MemoryError):
         return None
 
 
-async def _believed(server: HostServer, session: Session) -> HostServer | None:
+async def _confirm(server: HostServer, session: Session) -> HostServer | None:
     if server.sure:
         return server
     answer = await http.get(session, f"{server.url}/metrics", _ASK, {"Accept": "text/plain;version=0.0.4"})  # fmt: skip
@@ -102,7 +103,7 @@ async def _believed(server: HostServer, session: Session) -> HostServer | None:
 
 
 def shown(server: HostServer) -> str:
-    """Return model and address as a sentence names them."""
+    """Return model and address for a sentence."""
     parts = urlsplit(server.url)
     host = "" if parts.hostname == "127.0.0.1" else parts.hostname
     return f"{server.model} at {host}:{parts.port}".removeprefix(" at ")

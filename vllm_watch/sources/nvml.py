@@ -1,9 +1,9 @@
-"""NVML → one GpuReading, whatever the driver does: in a thread of its own, one query at a time, with a deadline.
+"""Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled. So it blocks
-one daemon thread, which is never replaced nor doubled: while it hangs every read says so at once,
-and when the call returns at last, reading goes on. NVML is global to the process and must not be shut
-down under a call, so shutting down is that thread's work too.
+A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled. So it may block one daemon
+thread, which is never replaced or duplicated: while it hangs every read reports that at once, and when the call
+returns, reading continues. NVML is global to the process and must not be shut down during a call, so that
+thread also shuts it down.
 """
 
 import asyncio
@@ -21,18 +21,16 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# A driver may be loaded later (a node where an operator installs it); looking costs a search of the
-# library path, so once a minute.
+# The driver may be loaded later (by an operator on a Kubernetes node). A check searches the library path.
 NO_DRIVER_RECHECK_SECONDS = 60.0
-# A driver that answers takes milliseconds to let go; one that hangs is left to the end of the process.
+# A working driver shuts down in milliseconds; a hung one is left until the process ends.
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is one for the whole process: a source that replaces one left hanging (a reload of the
-# configuration) waits for it instead of calling beside it.
+# NVML is process-wide: a source that replaces a hung one (after a configuration reload) waits for it.
 _NVML = threading.Lock()
 
 
@@ -40,14 +38,12 @@ _NVML = threading.Lock()
 class _Job:
     answer: "asyncio.Future[GpuReading]"
     begun_s: float
-    late: GpuReading | None = (
-        None  # what the poll before this one saw, told to nobody since it hung
-    )
-    hung: bool = False  # its readers were told so and have gone
+    late: GpuReading | None = None  # the previous poll's result, if it hung and arrived late
+    hung: bool = False  # reported as hung; its readers are gone
 
 
 class GpuLimits(Protocol):
-    """What a source reads of the settings `gpu`."""
+    """The part of the settings `gpu` that a source reads."""
 
     @property
     def enabled(self) -> str: ...
@@ -65,20 +61,20 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` paces only what is looked at again after a minute."""
+        """`monotonic` paces only the rechecks of a minute."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job and the order to end
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job, and None to end
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
-        self._queued = False  # behind a call that another source left hanging
-        self._absent: tuple[float, GpuReading] | None = None  # since when there is no driver
+        self._queued = False  # waiting for another source's hung call
+        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
         self._status = ""
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """One poll; calls while one is under way share it. Never later than the deadline."""
+        """Poll once, within the deadline; concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -91,11 +87,11 @@ class NvmlSource:
             reading = replace(reading, status="error", text=text, gpus=None)
         if reading.status != self._status:
             self._status = reading.status
-            self._say(reading)
+            self._log_status(reading)
         return reading
 
     async def close(self) -> None:
-        """End the thread and let go of NVML. A call that hangs is left behind: it ends with the process."""
+        """End the thread and shut NVML down. A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -137,7 +133,6 @@ class NvmlSource:
         return job
 
     def _serve(self) -> None:
-        """The thread: polls on demand until told to end."""
         while job := self._jobs.get():
             self._queued = True
             with _NVML:
@@ -154,14 +149,14 @@ class NvmlSource:
     def _hung_reading(self, job: _Job) -> GpuReading:
         seconds = time.monotonic() - job.begun_s
         call = self._driver.calling
-        # Between calls, it is /proc that blocks: a process can be stuck in the kernel with its memory locked.
-        what = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
+        # Between NVML calls /proc is read: a process stuck in the kernel with its memory locked blocks it.
+        cause = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
         if self._queued:
-            what = "the NVIDIA driver has not answered a call from before"
-        text = f"{what} for {seconds:.0f} s: see nvidia-smi and the kernel's log"
+            cause = "the NVIDIA driver has not answered a call from before"
+        text = f"{cause} for {seconds:.0f} s: see nvidia-smi and the kernel's log"
         return GpuReading(status="hung", text=text, t=time.time(), duration_s=seconds)
 
-    def _say(self, reading: GpuReading) -> None:
+    def _log_status(self, reading: GpuReading) -> None:
         if reading.status == "ok":
             log.info("gpus_read", gpus=len(reading.gpus or ()), driver=reading.driver_version)
         elif reading.status == "no_driver":
@@ -171,14 +166,14 @@ class NvmlSource:
 
 
 def _from_thread(
-    answer: "asyncio.Future[GpuReading]", tell: Callable[[_T], None], what: _T
+    answer: "asyncio.Future[GpuReading]", resolve: Callable[[_T], None], result: _T
 ) -> None:
-    with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-        answer.get_loop().call_soon_threadsafe(tell, what)
+    with suppress(RuntimeError):  # the loop was closed
+        answer.get_loop().call_soon_threadsafe(resolve, result)
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """Xids are told once; those that were taken by a poll that hung would be lost."""
+    """Add the Xids of a late poll: NVML reports each once, so they would be lost."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

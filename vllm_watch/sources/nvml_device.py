@@ -1,20 +1,18 @@
-"""One GPU or MIG slice as NVML gives it, in base units: what is missing or absurd is None.
+"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values are None.
 
-NVML answers "not supported" for whatever a GPU, a MIG slice or a container does not offer, and some drivers
-answer with all ones, 65535 °C or more memory used than there is. None of these may pass for a value.
+NVML answers "not supported" for features that a GPU, MIG slice or container lacks, and some drivers answer with all
+ones, 65535 °C or more used memory than there is. None of these may pass for a value.
 Source: nvml.h and the NVML API reference.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Ask = Callable[
-    ..., Any
-]  # ask(name of a pynvml function, *arguments): its answer, or None where there is none
+Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result, or None
 
-# Bounds of sense, not of any product: an answer outside is a driver's error value.
+# Plausible for any product: a value outside is a driver's error value.
 TEMPERATURE_CELSIUS = range(-40, 151)
-POWER_MILLIWATTS_MAX = 10_000_000  # a whole rack's shelf; the largest GPU takes 1.4 kW
+POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
 
@@ -34,17 +32,17 @@ CLOCK_EVENT_REASONS = (
 
 
 class Memory(NamedTuple):
-    """In bytes."""
+    """Bytes."""
 
     total: int | None = None
     used: int | None = None
-    reserved: int | None = None  # by the driver, beside `used`
+    reserved: int | None = None  # by the driver, not part of `used`
 
 
 def read_memory(ask: Ask, handle: Any) -> Memory:
-    """Memory of a GPU or slice.
+    """Return the memory of a GPU or slice.
 
-    Without the second version of the call (before R510) `used` includes the driver's reserved part.
+    Without version 2 of the call (before R510) `used` includes the driver's reserved part.
     """
     memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     reserved = None if memory is None else int(memory.reserved)
@@ -57,7 +55,7 @@ def read_memory(ask: Ask, handle: Any) -> Memory:
 
 
 def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
-    """Load, heat, power, clocks and error counts: those fields of a GpuSample that change."""
+    """Return the changing fields of a GpuSample: load, heat, power, clocks and error counts."""
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     remapped = ask("nvmlDeviceGetRemappedRows", handle)
     return {
@@ -80,17 +78,17 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """The highest SM clock; it does not change while the driver is loaded."""
+    """Return the highest SM clock; constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 
 def ratio(percent: int | None) -> float | None:
-    """0 to 1; None for what is no percentage."""
+    """Return 0 to 1; None for an invalid percentage."""
     return percent / 100 if percent is not None and 0 <= percent <= _PERCENT_MAX else None
 
 
 def _temperature(ask: Ask, handle: Any) -> float | None:
-    # The first is gone from CUDA 14's drivers, the second came with R565's.
+    # The first is removed in CUDA 14's drivers; the second exists since R565.
     celsius = ask("nvmlDeviceGetTemperature", handle, _GPU_TEMPERATURE)
     if celsius is None:
         celsius = ask("nvmlDeviceGetTemperatureV", handle, _GPU_TEMPERATURE)
@@ -98,7 +96,7 @@ def _temperature(ask: Ask, handle: Any) -> float | None:
 
 
 def _reasons(ask: Ask, handle: Any) -> tuple[str, ...] | None:
-    # Renamed in R535; the old name goes away with CUDA 14.
+    # Renamed in R535; the old name is removed in CUDA 14.
     bits = ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:
         bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)

@@ -1,7 +1,7 @@
-"""The NVIDIA driver as it comes and goes: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
+"""The NVIDIA driver's life cycle: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
 
-Blocking, and to be used from one thread only. pynvml is imported when there is a library to load, not
-before: it takes 5 MB, which a machine without GPUs shall not pay.
+Blocking; use from one thread only. pynvml is imported only if there is a library to load: it takes 5 MB, which a
+machine without GPUs should not pay.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ from vllm_watch.sources.nvml_session import Inventory, Session
 from vllm_watch.sources.processes import ProcReader
 
 LIBRARY = "libnvidia-ml.so.1"
-# After a reset a lost GPU answers only a new session. A minute is soon enough for what takes a person's
-# work, and rare enough not to trouble the GPUs that go on.
+# A reset GPU answers only a new session. A minute is soon enough after manual work, and rare enough not to
+# disturb the other GPUs.
 LOST_RETRY_SECONDS = 60.0
 
 NO_LIBRARY = "no NVIDIA driver on this machine: libnvidia-ml.so.1 was not found"
@@ -25,7 +25,7 @@ NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
 
 
 class Driver:
-    """Polls all GPUs and never raises an operating error: what is wrong is in the reading's status."""
+    """Polls all GPUs. Never raises an operating error: the reading's status has it."""
 
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
@@ -38,26 +38,24 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """The NVML function under way, read by other threads to say what hangs; "" between calls."""
+        """The running NVML function, for other threads to report if it hangs; "" between calls."""
         session = self._session
         return session.ask.calling if session else ""
 
     def poll(self) -> GpuReading:
-        """One look at everything."""
         begun_s, t = time.monotonic(), time.time()
-        status, text, gpus = self._look()
+        status, text, gpus = self._read()
         return GpuReading(
             status=status, text=text, t=t, duration_s=time.monotonic() - begun_s, gpus=gpus,
             driver_version=self._session.driver_version if self._session else None,
         )  # fmt: skip
 
     def close(self) -> None:
-        """Let go of NVML."""
         if self._session:
             self._session.close()
             self._session = None
 
-    def _look(self) -> tuple[str, str, tuple[GpuSample, ...] | None]:
+    def _read(self) -> tuple[str, str, tuple[GpuSample, ...] | None]:
         nvml = self._load()
         if nvml is None:
             return "no_driver", NO_LIBRARY, ()
@@ -77,7 +75,7 @@ class Driver:
             try:
                 return self._session.poll()
             except nvml.NVMLError:
-                self.close()  # the driver was reloaded under us: once more, from the start
+                self.close()  # the driver was reloaded: try once more with a new session
         self._pids = self._pids or GpuPids(self._processes)
         self._session = Session(nvml, self._pids, self._inventory)
         self._opened_s = self._monotonic()
@@ -100,7 +98,7 @@ class Driver:
 
 
 def explain(nvml: ModuleType, error: Any) -> str:
-    """The error in words, with what to do about it where that is known."""
+    """Return the error with its remedy, if known."""
     remedies = (
         (nvml.NVMLError_LibRmVersionMismatch,
          "the driver was replaced while its old library was loaded: restart vllm-watch, and reboot if nvidia-smi fails too"),
@@ -110,7 +108,7 @@ def explain(nvml: ModuleType, error: Any) -> str:
          "in a container, its GPU devices were mostly taken away by a reload of systemd: restart the container"),
     )  # fmt: skip
     remedy = next(
-        (words for kind, words in remedies if isinstance(error, kind)),
+        (text for kind, text in remedies if isinstance(error, kind)),
         "see nvidia-smi and the kernel's log",
     )
     return f"NVML says: {error} ({remedy})"

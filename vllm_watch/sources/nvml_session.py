@@ -1,7 +1,7 @@
-"""NVML between one nvmlInit and its nvmlShutdown: which GPUs there are, and one look at all of them.
+"""NVML between nvmlInit and nvmlShutdown: find the GPUs and poll them.
 
-Blocking, and to be used from one thread only. A GPU that fails leaves the others readable; a library
-that fails (driver gone, not initialised) raises, and the session is over.
+Blocking; use from one thread only. A failed GPU leaves the others readable; a failed library (driver gone, not
+initialised) raises and ends the session.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What stays of a GPU when it can no longer be asked."""
+    """Identity of a GPU, kept for when it no longer answers."""
 
     index: int
     uuid: str
@@ -31,16 +31,16 @@ class Identity:
 
 @dataclass(slots=True)
 class Inventory:
-    """What is remembered of GPUs from one session to the next."""
+    """GPUs remembered from session to session."""
 
     by_index: dict[int, Identity] = field(default_factory=dict)
-    lost: dict[str, Identity] = field(default_factory=dict)  # UUID → one that fell off the bus
+    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID; fell off the bus
 
 
 class Asker:
-    """Calls pynvml by name: None where there is no answer. `calling` is what is under way, for other threads.
+    """Calls pynvml functions by name; None if there is no answer. `calling`: the running one, for other threads.
 
-    Raises: NVMLError where the answer concerns a whole GPU (lost) or the whole library.
+    Raises: NVMLError if a whole GPU (lost) or the whole library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:
@@ -54,7 +54,7 @@ class Asker:
 
     def __call__(self, name: str, *arguments: object) -> Any:
         if not hasattr(self._nvml, name):
-            return None  # a pynvml older or newer than the call
+            return None  # a version of pynvml without this function
         try:
             return self.must(name, *arguments)
         except (self._nvml.NVMLError_GpuIsLost, *self.library_errors):
@@ -63,7 +63,7 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """The same for a question that cannot go unanswered. Raises: NVMLError of any kind."""
+        """Call a function that must succeed. Raises: NVMLError of any kind."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)
@@ -76,21 +76,20 @@ class _Gpu:
     identity: Identity
     handle: Any
     sm_clock_max_hz: float | None
-    mig_devices_max: int  # 0: cannot be sliced
+    mig_devices_max: int  # 0: no MIG
     utilization: nvml_holders.Utilization = field(default_factory=nvml_holders.Utilization)
 
 
 class Session:
-    """All GPUs that this process may see."""
+    """All GPUs visible to this process."""
 
     def __init__(self, nvml: ModuleType, pids: GpuPids, inventory: Inventory) -> None:
-        """Initialise NVML. Raises: NVMLError."""
         self._nvml = nvml
         self._pids = pids
         self._inventory = inventory
         self.ask = Asker(nvml)
         self._gpus: list[_Gpu] = []
-        self._unreadable: list[Identity] = []  # there, but without a handle
+        self._unreadable: list[Identity] = []  # present, but without a handle
         self._xids: XidEvents | None = None
         self._counted = 0
         self.driver_version: str | None = None
@@ -103,7 +102,7 @@ class Session:
         self._find()
 
     def poll(self) -> tuple[GpuSample, ...]:
-        """One look, ascending by index, slices after their GPU. Raises: NVMLError where the library fails."""
+        """Poll once; ascending by index, slices after their GPU. Raises: NVMLError if the library fails."""
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
@@ -125,7 +124,7 @@ class Session:
         return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
 
     def close(self) -> None:
-        """Let go of NVML; never raises, since the driver may be gone."""
+        """Shut NVML down; never raises, because the driver may be gone."""
         if self._xids:
             self._xids.close()
         with suppress(self._nvml.NVMLError):
@@ -140,12 +139,12 @@ class Session:
             except self._nvml.NVMLError_GpuIsLost:
                 lost_indices.append(index)
             except self._nvml.NVMLError_NoPermission:
-                continue  # a GPU of the host that this container was not given
+                continue  # a host GPU that this container was not given
             except self.ask.library_errors:
                 raise
             except self._nvml.NVMLError:
                 failed_indices.append(index)
-        self._welcome()
+        self._remember_present()
         self._unreadable = [self._remembered(index) for index in failed_indices]
         for index in lost_indices:
             self._remember_lost(self._remembered(index))
@@ -164,8 +163,7 @@ class Session:
             mig_devices_max=self._slices_max(handle),
         )
 
-    def _welcome(self) -> None:
-        """Take note of the GPUs that answer."""
+    def _remember_present(self) -> None:
         for identity in (gpu.identity for gpu in self._gpus):
             self._inventory.by_index[identity.index] = identity
             self._inventory.lost.pop(_unknown(identity.index), None)
@@ -177,7 +175,7 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Who was at this index. Indices move up when a GPU is gone, so not one that answers elsewhere."""
+        """Return the GPU last seen at this index, unless it answers elsewhere: indices shift when a GPU is gone."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)
@@ -191,7 +189,7 @@ class Session:
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)
         self._gpus.remove(gpu)
-        self._listen()  # waiting for events of a lost GPU fails for all
+        self._listen()  # a lost GPU makes waiting for events fail for all
 
     def _listen(self) -> None:
         if self._xids:
@@ -200,10 +198,10 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        ask, who = self.ask, gpu.identity
+        ask, identity = self.ask, gpu.identity
         memory = nvml_device.read_memory(ask, gpu.handle)
         whole = GpuSample(
-            index=who.index, uuid=who.uuid, name=who.name, lost=False,
+            index=identity.index, uuid=identity.uuid, name=identity.name, lost=False,
             sm_clock_max_hz=gpu.sm_clock_max_hz,
             processes=nvml_holders.read_holders(
                 ask, gpu.handle, self._pids, memory.total, gpu.utilization
@@ -222,7 +220,7 @@ class Session:
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, number)
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
-                continue  # a place without a slice
+                continue  # an empty slot
             memory = nvml_device.read_memory(self.ask, handle)
             yield GpuSample(
                 index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),

@@ -1,7 +1,7 @@
-"""Xid errors: what the driver reports when a GPU, its memory, a link or a program on it fails.
+"""Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
-NVML tells them as events to whoever waits. We never wait: each poll takes what is queued already, so an
-Xid is known with the next poll. One that came before we listened is in the kernel's log only.
+NVML sends them as events to a waiting caller. We never wait: each poll takes the queued ones, so an Xid is known at the
+next poll. Earlier ones are only in the kernel's log.
 Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -13,15 +13,15 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A failing GPU can repeat an Xid for every program on it; a hundred say what thousands would.
+# A failing GPU can repeat an Xid for every program on it; a hundred tell as much as thousands.
 EVENTS_PER_POLL_MAX = 100
 
 
 class XidEvents:
-    """Listens to the GPUs of one NVML session, for as long as it lasts."""
+    """Subscribes to the GPUs of one NVML session."""
 
     def __init__(self, nvml: ModuleType, ask: Ask, handles: dict[str, Any]) -> None:
-        """`handles`: UUID → handle. A GPU that offers no events is left out: its Xids stay unknown."""
+        """`handles`: UUID → handle. GPUs without events are left out: their Xids stay unknown."""
         self._nvml = nvml
         self._ask = ask
         self._uuids: dict[int | None, str] = {}
@@ -34,22 +34,22 @@ class XidEvents:
             self._uuids[_address(handle)] = uuid
 
     def take(self) -> dict[str, list[int]]:
-        """UUID → Xid codes since the last call, oldest first; of the GPUs that are listened to."""
+        """Return UUID → Xid codes since the last call, oldest first, for subscribed GPUs."""
         taken: dict[str, list[int]] = {uuid: [] for uuid in self._uuids.values()}
         for _ in range(EVENTS_PER_POLL_MAX if taken else 0):
             try:
                 event = self._ask("nvmlEventSetWait_v2", self._events, 0)
             except self._nvml.NVMLError_GpuIsLost:
-                break  # the reading of that GPU tells it
+                break  # reading that GPU reports it
             if event is None:
-                break  # timed out: nothing is left
+                break  # timed out: the queue is empty
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None and event.eventType == _XID_EVENT:
                 taken[uuid].append(int(event.eventData))
         return taken
 
     def close(self) -> None:
-        """Stop listening; NVML must still be initialised."""
+        """Unsubscribe; NVML must still be initialised."""
         if self._events is not None:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)

@@ -1,7 +1,7 @@
-"""What kept us from asking: the failures of a call that say something about this host and nothing of the engine.
+"""Failures of a call that are caused by this host and not by the engine.
 
-Without a file descriptor no connection can be made, and a process that did not run hears no answer in
-time, however quickly it came. Taken for the engine's silence, either would page for every engine at once.
+Without a file descriptor no connection can be made, and a suspended process reads no response in time, however
+fast it came. Mistaken for a silent engine, either would page for every engine at once.
 """
 
 import errno
@@ -9,12 +9,12 @@ import os
 import socket
 
 OUTCOME = "watcher"
-"""How such a call ended; one of samples.observation.OUTCOMES."""
+"""Outcome of such a call; one of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A time-out that comes later than it was due by more than this, and than this share of the whole, was not
-waited for: timers of a loop that runs are late by milliseconds, p99 below half a second with 1,000 targets.
-The answer may lie in the socket."""
+"""A timeout that fires later than due by more than this, and by more than this share of its length, is not trusted:
+a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets. The response
+may be waiting in the socket."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -31,29 +31,29 @@ NO_PLACE = (
 
 
 def of_error(error: BaseException) -> str | None:
-    """In words, what this host lacks; None where the error is not of our making."""
+    """Describe the resource this host lacks; None if the error is not our own."""
     if isinstance(error, MemoryError):
         return "no memory is left for the answer (raise the limit that vllm-watch runs under)"
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # The resolver needs a descriptor, and tells its lack as a name that does not resolve.
+        # The resolver needs a descriptor, and reports the lack of one as an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 
 
 def is_late(late_s: float, seconds: float) -> bool:
-    """Did a time-out of so many seconds come so late that we cannot have run meanwhile?"""
+    """Return True if a timeout of `seconds` fired so late that we cannot have been running."""
     return late_s >= max(LATE_SECONDS, LATE_SHARE * seconds)
 
 
 def held_up(late_s: float) -> str:
-    """In words: we did not run."""
+    """Return the error text for a suspended watcher."""
     return f"vllm-watch itself did not run for {late_s:.1f} s (suspended, or short of CPU)"
 
 
 def certificates_unread(seconds: float) -> str:
-    """In words: we had not read whom to trust when the call was over."""
+    """Return the error text for certificates not loaded in time."""
     return (
         f"vllm-watch could not read its CA certificates or its own within {seconds:g} s "
         "(check the disk that holds them, and whether vllm-watch is short of CPU)"

@@ -1,7 +1,7 @@
-"""How a field is picked out of a body's numbers: one of them, a sum, a largest, some by a label, a histogram.
+"""Pick a field out of a body's numbers: a single one, a sum, a maximum, a value per label, a histogram.
 
-Which number is meant is worked out once for all bodies of one layout; after that a field is a list's item, or
-some, and everything here is about making that cheap.
+The positions are resolved once per layout; after that a field is one or more list items. Everything here keeps that
+cheap.
 """
 
 from collections import defaultdict
@@ -17,22 +17,22 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Values of a label that are kept apart; vLLM's own labels (finished_reason, source) have under ten."""
+"""Label values kept separate; vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Of a histogram; vLLM's have 40 at most. Those of each look are kept for a window of minutes."""
+"""Per histogram; vLLM's have 40 at most. Those of each scrape are kept for a window of minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Beyond so many that differ, labels are not made one in memory: where all do, that takes more than it saves."""
+"""Interned label sets; if all differ, interning more takes more memory than it saves."""
 
 
 class Row:
-    """One series with its position among the body's numbers and its name as vLLM spells it.
+    """One series: its index among the body's numbers and its name as in vLLM.
 
-    Its labels are name, value, name, value: a dictionary of two labels is three times as large.
+    Labels are stored flat (name, value, name, value): a dictionary of two is three times as large.
     """
 
     __slots__ = ("_labels", "index", "name")
@@ -44,19 +44,17 @@ class Row:
 
     @property
     def labels(self) -> dict[str, str]:
-        """All of them."""
         return dict(zip(self._labels[::2], self._labels[1::2], strict=True))
 
     def label(self, name: str) -> str | None:
-        """The value of one; None: it has no such label."""
         for at in range(0, len(self._labels), 2):
             if self._labels[at] == name:
                 return self._labels[at + 1]
         return None
 
 
-def made_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Where series stand among all numbers, and their rows, of (place, name, labels). Equal labels are one in memory."""
+def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
+    """Return the positions of series among all numbers, and their rows, from (place, name, labels)."""
     places: list[int] = []
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -70,7 +68,7 @@ def made_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[i
 
 
 class At:
-    """The number at one place."""
+    """The number at one index."""
 
     __slots__ = ("index",)
 
@@ -82,14 +80,14 @@ class At:
 
 
 def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """What stands at these places."""
+    """Return a function that picks these items."""
     if len(indices) > 1:
         return itemgetter(*indices)
     return lambda values: tuple([values[index] for index in indices])
 
 
 def sum_of(rows: list[Row]) -> Take:
-    """The sum of these series."""
+    """Sum these series."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -97,7 +95,7 @@ def sum_of(rows: list[Row]) -> Take:
 
 
 def max_of(rows: list[Row]) -> Take:
-    """The largest of these series: a ratio cannot be added."""
+    """Take the largest: ratios cannot be added."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
@@ -105,7 +103,7 @@ def max_of(rows: list[Row]) -> Take:
 
 
 def labelled(rows: list[Row], label: str) -> Take:
-    """A number for each value of a label; beyond LABEL_VALUES_MAX values they are one together."""
+    """Return a number per label value; those beyond LABEL_VALUES_MAX are summed as "other"."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         value = row.label(label) or ""
@@ -115,13 +113,13 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """A number for each of some groups."""
+    """Return a number per group."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 
 
 def info_of(rows: list[Row]) -> Take:
-    """The labels of the series with the highest value, which vLLM makes a time."""
+    """Return the labels of the series with the highest value, which is a time in vLLM."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -138,8 +136,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """`counts` or `bounded` must be there; a bucket's bound and the sum are multiplied by `scale`. Without
-    `buckets` only count, sum and bounds are read."""
+    """Needs `counts` or `bounded`. `scale` multiplies the bounds and the sum. Without `buckets` only
+    count, sum and bounds are read."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -147,14 +145,14 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # A histogram whose count was lost on the way still has it in its last bucket.
+    # If the count was dropped on the way, the last bucket still has it.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)
 
     def take(values: Values) -> Histogram:
-        said = numbers(values)
-        return Histogram(said[0], said[1] * scale if sums else None, bounds, said[begin:])
+        found = numbers(values)
+        return Histogram(found[0], found[1] * scale if sums else None, bounds, found[begin:])
 
     return take
 

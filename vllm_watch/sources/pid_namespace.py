@@ -1,13 +1,11 @@
-"""Which PID namespace a procfs tree shows, seen from where we are.
+"""The PID namespace that a procfs tree shows, relative to ours.
 
-A number in /proc means something only within the tree's own PID namespace. What tells them apart:
-- /proc/self/ns/pid is *our* namespace, whichever tree it is read in; the initial one (the host's) has a
-  fixed inode.
-- NSpid of `self` in a tree lists our PID at every level from the tree's namespace down to ours: one
-  entry means that the tree shows our namespace, more that it shows an ancestor, and no `self` at all
-  that we do not exist there.
-- Kernel threads live in the initial namespace only, and kthreadd is always its process 2; their flag
-  in `stat` is the kernel's own, so a container cannot pretend.
+A PID in /proc is valid only in the tree's own PID namespace. How to tell them apart:
+- /proc/self/ns/pid is *our* namespace in any tree; the initial one (the host's) has a fixed inode.
+- NSpid of `self` in a tree lists our PID at every level from the tree's namespace down to ours: one entry means that
+  the tree shows our namespace, more that it shows an ancestor, and no `self` at all that we are not in it.
+- Kernel threads exist in the initial namespace only, and kthreadd is always its process 2; their flag in `stat` is
+  set by the kernel, so a container cannot fake it.
 Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
 """
 
@@ -22,14 +20,14 @@ INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
 
 @dataclass(frozen=True, slots=True)
 class PidNamespace:
-    """The namespace whose numbers a procfs tree shows."""
+    """The namespace of the PIDs in a procfs tree."""
 
-    initial: bool  # shown to be the host's; False: another one, or not shown
-    levels_above_ours: int | None  # 0: ours; None: we are not in it, or cannot tell
+    initial: bool  # proven to be the host's; False: another one, or not proven
+    levels_above_ours: int | None  # 0: ours; None: we are not in it, or unknown
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """Look at the tree; what cannot be read shows nothing."""
+    """Inspect the tree; an unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:
@@ -43,7 +41,7 @@ def of_tree(procfs: Path) -> PidNamespace:
 
 
 def we_are_initial(own_procfs: Path) -> bool:
-    """Whether this process runs in the host's PID namespace."""
+    """Return True if this process runs in the host's PID namespace."""
     return _inode(own_procfs / "self" / "ns" / "pid") == INITIAL_INODE
 
 

@@ -1,16 +1,16 @@
-"""The text of /proc's files about one process: parsing only, no I/O.
+"""Parse the per-process files of /proc; no I/O.
 
 Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c.
 """
 
 from dataclasses import dataclass
 
-KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of stat; no process can set it on itself
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of stat; a process cannot set it itself
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The fields of /proc/PID/stat that we use."""
+    """Selected fields of /proc/PID/stat."""
 
     pid: int
     name: str
@@ -24,17 +24,17 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The fields of /proc/PID/status that we use; None where a line is missing."""
+    """Selected fields of /proc/PID/status; None if the line is missing."""
 
     uid: int | None  # real
     pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """None where the text is not a stat line (cut off, or empty as for a process just reaped).
+    """Parse stat; return None if it is cut off or empty (the process was just reaped).
 
-    The name is the process's own choice and may hold spaces, parentheses and newlines, so it ends at
-    the last closing parenthesis: what follows is numbers only.
+    A process chooses its own name, which may contain spaces, parentheses and newlines. It ends at the last closing
+    parenthesis: only numbers follow.
     """
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()
@@ -54,10 +54,10 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_cmdline(text: bytes) -> tuple[str, ...]:
-    """The arguments; () for zombies and kernel threads.
+    """Return the arguments; () for zombies and kernel threads.
 
-    A process title leaves NULs where arguments were, so those at the end are dropped (with them, rarely,
-    a last argument that was empty).
+    A process title leaves NULs in place of arguments, so trailing NULs are dropped (rarely with an empty last
+    argument).
     """
     stripped = text.rstrip(b"\0")
     return (
@@ -66,7 +66,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """The longest path: it names the container or pod. Version 1 has a path for each controller."""
+    """Return the longest path: it names the container or pod. Version 1 has a path per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()
@@ -76,7 +76,7 @@ def parse_cgroup(text: bytes) -> str | None:
 
 
 def parse_status(text: bytes) -> Status:
-    """User and PIDs; what is missing or malformed is None."""
+    """Return user and PIDs; None if missing or malformed."""
     lines = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
     uid, pids = _numbers(lines.get(b"Uid")), _numbers(lines.get(b"NSpid"))
     return Status(uid=uid[0] if uid else None, pids=pids)

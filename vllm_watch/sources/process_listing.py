@@ -1,7 +1,7 @@
-"""All processes of this host, listed once for everyone who asks at about the same time.
+"""All processes of this host, listed once for concurrent callers.
 
-Each target on this host looks for its engine's processes when it is first seen and once a minute. A listing
-reads some files of every process, so a thousand targets must not each make their own.
+Each local target searches for its engine's processes when first seen and once a minute. A listing reads some files of
+every process, so a thousand targets must share one.
 """
 
 import os
@@ -12,14 +12,14 @@ from pathlib import Path
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 LISTED_MAX = 65_536
-"""Processes that are looked through; more are left out."""
+"""Processes read; any more are left out."""
 
 FRESH_SECONDS = 1.0
-"""A listing serves so long. A server answers long after its processes began, so none that is asked for is missed."""
+"""Cache lifetime. A server answers long after its processes started, so a cached listing has them."""
 
 
 class ProcessListing:
-    """Lists one procfs tree; for use from any thread."""
+    """Lists one procfs tree; usable from any thread."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._reader = ProcReader(procfs)
@@ -28,7 +28,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """By PID, not older than FRESH_SECONDS at `at_s` (monotonic); empty where the tree cannot be read."""
+        """Return processes by PID, at most FRESH_SECONDS old at `at_s` (monotonic); empty if unreadable."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s
@@ -41,5 +41,5 @@ class ProcessListing:
             return {}
         read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
         found = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())  # looked through now and then, not worth the memory
+        self._reader.forget_others(())  # rarely read: not worth the memory
         return found

@@ -1,9 +1,9 @@
-"""/proc: who a PID is (name, command line, parent, state, age, CPU time, cgroup, user).
+"""Facts of a process from /proc: name, command line, parent, state, age, CPU time, cgroup, user.
 
-NVML knows a holder of VRAM only by a number. Whether that number means anything in a given /proc
-is decided in `gpu_pids`; here a PID is always one of the tree that is read. What hardly ever changes is
-not read at each poll, but until it came out alike twice, and anew when the name changes: exec and
-setproctitle (vLLM's "VLLM::EngineCore") both change name and command line together.
+NVML knows a holder of VRAM only by its PID. `gpu_pids` decides if that PID is valid in a given /proc; here a PID
+always belongs to the tree being read. Rarely changing facts are not read at each poll, only until they were the same
+twice, and again when the name changes: exec and setproctitle (vLLM's "VLLM::EngineCore") both change name and
+command line together.
 Source: proc(5); Linux fs/proc/array.c.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, parse_stat, parse_status
 
-# A kernel page holds any `stat`; `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
+# `stat` fits a kernel page; `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
 SMALL_FILE_BYTES_MAX = 16 * 1024
-# The kernel allows megabytes of arguments; nobody reads past this, and `vllm serve` uses about 1 KB.
+# The kernel allows megabytes of arguments; `vllm serve` uses about 1 KB.
 CMDLINE_BYTES_MAX = 16 * 1024
-# Of file descriptors looked at for an open GPU; an engine opens its GPUs among its first hundreds.
+# Descriptors checked for an open GPU; an engine opens its GPUs among its first hundreds.
 FDS_MAX = 4096
 GPU_DEVICE = "/dev/nvidia"  # nvidia0, nvidiactl, nvidia-uvm, nvidia-caps/…
 
@@ -28,23 +28,21 @@ _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """One process. `None` is unknown (unreadable), never empty: a zombie's command line is ()."""
+    """One process. `None`: unknown (unreadable), never empty: a zombie's command line is ()."""
 
-    pid: int  # in the namespace of the tree that was read
+    pid: int  # in the tree's namespace
     name: str | None = None  # comm: at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
-    pgid: int | None = None  # of its process group: the PID of the group's leader
-    state: str | None = None  # the letter of /proc/PID/stat; X also where it was shown to be gone
+    pgid: int | None = None  # PID of the process group's leader
+    state: str | None = None  # the letter of /proc/PID/stat; X also if proven to be gone
     create_time: float | None = None  # Unix seconds
-    start_ticks: int | None = None  # the same since boot: with the PID it names a process for good
+    start_ticks: int | None = None  # since boot: with the PID a permanent identity
     cpu_seconds: float | None = None  # user + system since start
-    cgroup: str | None = None  # its most specific path, as seen from our cgroup namespace
-    uid: int | None = None  # real user, as seen from our user namespace
-    pids: tuple[int, ...] | None = (
-        None  # NSpid: in the tree's namespace first, its own innermost last
-    )
-    pid_local: int | None = None  # in our own namespace, where that could be shown
+    cgroup: str | None = None  # most specific path, in our cgroup namespace
+    uid: int | None = None  # real user, in our user namespace
+    pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
+    pid_local: int | None = None  # in our own namespace, if proven
     ancestors: tuple[str, ...] | None = None  # of a worker: commands, the parent's first
     left_behind: bool | None = None  # of a worker: see samples.process
 
@@ -57,13 +55,13 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    settled: bool  # read twice alike: in the midst of exec the name is new and the arguments are not there yet
+    stable: bool  # read twice alike: during exec the name is new, the arguments still missing
 
 
 class ProcReader:
     """Reads one procfs tree: our own, or the host's mounted elsewhere.
 
-    Remembers the static facts of processes until they are gone or `forget_others` drops them.
+    Caches static facts until the process is gone or `forget_others` drops it.
     """
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
@@ -71,16 +69,16 @@ class ProcReader:
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
         self._boot_time: float | None = None
         self._static: dict[int, _Static] = {}
-        self._gpu_open: dict[int, int] = {}  # pid -> start, of those seen with a GPU open
+        self._gpu_open: dict[int, int] = {}  # PID → start, if seen with a GPU open
 
     def read(self, pid: int) -> ProcessFacts | None:
-        """What is known of `pid`; None where it is gone, hidden (hidepid) or unreadable."""
+        """Return the facts; None if the process is gone, hidden (hidepid) or unreadable."""
         try:
             folder = os.open(self.procfs / str(pid), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self._forget(pid)
             return None
-        # The open folder pins the process: a successor with the same number cannot answer for it.
+        # The open folder pins the process: a successor with the same PID cannot be mistaken for it.
         try:
             return self._read(pid, folder)
         except (*_GONE, PermissionError):
@@ -90,14 +88,14 @@ class ProcReader:
             os.close(folder)
 
     def forget_others(self, pids: Collection[int]) -> None:
-        """Drop what is remembered of all processes but these."""
+        """Drop the cached facts of all other processes."""
         for pid in self._static.keys() - set(pids):
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Whether a PID that cannot be found is truly gone: false under hidepid.
+        """Return False under hidepid, when a missing PID may be hidden and not gone.
 
-        Process 1 is root's, so it is the first that hidepid hides.
+        Process 1 is root's, so hidepid hides it first.
         """
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
@@ -105,10 +103,10 @@ class ProcReader:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """Whether it holds an NVIDIA device file; None where its descriptors may not be read."""
+        """Return True if it has an NVIDIA device file open; None if its descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
-            return True  # a holder of VRAM keeps its GPU open to its end
+            return True  # a holder of VRAM keeps its GPU open until it ends
         try:
             with os.scandir(self.procfs / str(pid) / "fd") as entries:
                 found = any(_is_gpu(entry.path) for entry in islice(entries, FDS_MAX))
@@ -123,7 +121,7 @@ class ProcReader:
         if stat is None:
             raise ProcessLookupError(pid)
         known = self._static.get(pid)
-        if known is None or not known.settled or not _is_of(known, stat):
+        if known is None or not known.stable or not _is_of(known, stat):
             known = self._static[pid] = _read_static(folder, stat, known)
         boot_time = self._boot_seconds()
         return ProcessFacts(
@@ -136,8 +134,8 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read once: the kernel computes it from the wall clock, so a later one may differ by a second
-        # or by a clock step, and a process would seem to have been replaced.
+        # Read once: the kernel derives it from the wall clock, so it may later differ by a second or a clock step,
+        # and a process would seem to have been replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:
@@ -162,7 +160,7 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
     status = parse_status(_read_optional("status", folder) or b"")
     arguments = None if cmdline is None else parse_cmdline(cmdline)
     if stat.state == "Z" and known and known.starttime_ticks == stat.starttime_ticks:
-        arguments = known.cmdline  # a zombie has none left, but we knew it
+        arguments = known.cmdline  # a zombie has lost them
     again = known is not None and _is_of(known, stat) and known.cmdline == arguments
     return _Static(
         starttime_ticks=stat.starttime_ticks,
@@ -171,12 +169,12 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
         cgroup=None if cgroup is None else parse_cgroup(cgroup),
         uid=status.uid,
         pids=status.pids,
-        settled=again and arguments != (),
+        stable=again and arguments != (),
     )
 
 
 def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
-    """One file of a process, None where it may not be read. Raises: where the process is gone."""
+    """Return a file's content; None if unreadable. Raises if the process is gone."""
     try:
         return _read_file(name, folder, bytes_max)
     except _GONE:

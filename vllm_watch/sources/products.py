@@ -1,4 +1,4 @@
-"""Whose metrics a body holds that are not vLLM's, by the names of its series."""
+"""Recognize the metrics of products other than vLLM by the names of their series."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _PREFIXES = (
 )
 
 
-def whose(names: Iterable[str]) -> str | None:
-    """The program that exports these names; None: none that is known here."""
+def product_of(names: Iterable[str]) -> str | None:
+    """Return the product that exports these names; None if unknown."""
     names = tuple(names)
-    return next((who for prefix, who in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip
+    return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

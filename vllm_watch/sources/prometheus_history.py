@@ -1,9 +1,9 @@
-"""What a Prometheus has stored of vLLM's metrics, as observations: the raw samples, scrape by scrape.
+"""vLLM's metrics stored in a Prometheus, as observations: the raw samples, scrape by scrape.
 
-All series of one scrape have its time, so a range selector asked as an instant query gives back each body as it
-was, whatever the interval; Thanos, Mimir and VictoriaMetrics answer it alike. Only what is judged is asked for, and
-of histograms their count and sum (native ones have both). `up` at the same times says which scrapes failed;
-why is not stored, only how long it took.
+All series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was,
+for any interval; Thanos, Mimir and VictoriaMetrics behave alike. Only judged metrics are queried, and of histograms
+only count and sum (native ones have both). `up` at the same times shows the failed scrapes; the reason is not
+stored, only the duration.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Asked for at once, of one target: 240 scrapes of 60 series are 400 kB."""
+"""Time range of a query for one target: 240 scrapes of 60 series are 400 kB."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""As long as Prometheus looks back: a target without samples for longer has left."""
+"""Prometheus' lookback: a target without samples for longer is gone."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
 _HUNG_SECONDS = 5.0
-"""A failed scrape that took longer was no refused connection; Prometheus gives up after 10 s by default."""
+"""A failed scrape that took longer was not a refused connection; Prometheus times out after 10 s by default."""
 
 _PREFIX = re.compile(r"(?:ray_)?vllm[:_]")
 _OWN = frozenset(("engine", "model_name", "ReplicaId", "WorkerId", "SessionName", "Version", "Component", "pid"))  # fmt: skip
@@ -47,7 +47,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A server of which something is stored: what to call it, and the labels that Prometheus gave it."""
+    """A stored server: a display name, and the labels that Prometheus gave it."""
 
     name: str
     labels: Labels
@@ -55,7 +55,7 @@ class StoredTarget:
 
 @dataclass(slots=True)
 class Firing:
-    """One alert that fired without a pause. Unix seconds."""
+    """An alert that fired without interruption. Unix seconds."""
 
     name: str
     labels: Labels
@@ -71,7 +71,7 @@ class _Chunk:
 
 
 class History:
-    """Asks one Prometheus. Raises WatchError for whatever it cannot be asked."""
+    """A client of one Prometheus. Raises WatchError if a query fails."""
 
     def __init__(
         self, url: str, session: aiohttp.ClientSession, headers: Labels, tls: Any = True
@@ -83,10 +83,10 @@ class History:
         self._chunk_s = CHUNK_SECONDS
 
     async def targets(self, match: str, start_t: float, end_t: float) -> list[StoredTarget]:
-        """Every server that had vLLM's gauge of running requests in that time and fits `match` (a selector)."""
+        """Return servers with vLLM's gauge of running requests in that time, filtered by `match` (a selector)."""
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
-        where = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
-        stored = await self._labels(f"{{{where}}}", start_t, end_t)
+        selector = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
+        stored = await self._labels(f"{{{selector}}}", start_t, end_t)
         found = {tuple(sorted(_given(each).items())) for each in stored}
         if len(found) > TARGETS_MAX:
             raise WatchError(f"{len(found)} servers are stored there, more than {TARGETS_MAX}", "name some with --match, such as '{namespace=\"chat\"}'")  # fmt: skip
@@ -95,13 +95,13 @@ class History:
     async def observations(
         self, target: StoredTarget, start_t: float, end_t: float
     ) -> AsyncIterator[Observation]:
-        """Each scrape of it in (start, end], in order."""
+        """Yield each of its scrapes in (start, end], in order."""
         reader, last_t = Reader(judged_only=True), start_t
         selector = _selector(target.labels)
         while last_t < end_t:
             until_t = _chunk_end(last_t, end_t, self._chunk_s)
             chunk = await self._chunk(target.labels, selector, last_t, until_t)
-            if chunk is None:  # too much at once
+            if chunk is None:  # too large: halved, try again
                 continue
             for t in sorted(chunk.rows.keys() | chunk.up.keys()):
                 if last_t < t <= until_t:
@@ -109,7 +109,7 @@ class History:
             last_t = until_t
 
     async def firing(self, start_t: float, end_t: float) -> list[Firing]:
-        """Every alert that fired in that time, by when it began."""
+        """Return every alert that fired in that time, by its begin."""
         open_: dict[tuple[tuple[str, str], ...], Firing] = {}
         done: list[Firing] = []
         at_t = start_t
@@ -131,16 +131,15 @@ class History:
         return sorted(done, key=lambda each: each.begin_t)
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """The labels of each target that a vllm-watch reported in that time: its name, and its address."""
+        """Return the labels of each target that a vllm-watch reported in that time."""
         return await self._labels("vllm_watch_target_info", start_t, end_t)
 
     async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """Return the labels of each series that fits, of that time."""
         asked = {"match[]": match, "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
-        said = await self._ask("series", asked)
-        if not isinstance(said, list):
-            raise self._strange()
-        return said
+        data = await self._ask("series", asked)
+        if not isinstance(data, list):
+            raise self._not_prometheus()
+        return data
 
     async def _chunk(
         self, labels: Labels, selector: str, start_t: float, end_t: float
@@ -148,7 +147,7 @@ class History:
         seconds, time = _range(start_t, end_t), f"{end_t:.3f}"
         asked = f'{{__name__=~"{_NAMES}",{selector}}}{seconds}'
         try:
-            said = await self._ask("query", {"query": asked, "time": time})
+            data = await self._ask("query", {"query": asked, "time": time})
         except _TooMuchError:
             if self._chunk_s <= CHUNK_SECONDS_MIN:
                 raise
@@ -156,7 +155,7 @@ class History:
             return None
         asked = f'{{__name__=~"up|scrape_duration_seconds",{_selector(_of_scrape(labels))}}}{seconds}'  # fmt: skip
         own = await self._ask("query", {"query": asked, "time": time})
-        return _gathered(labels, said, own)
+        return _gathered(labels, data, own)
 
     async def _ask(self, path: str, parameters: Labels) -> Any:
         url = f"{self._url}/api/v1/{path}"
@@ -172,25 +171,25 @@ class History:
             why = f"nothing within {_TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error  # fmt: skip
             raise WatchError(f"{self._url} cannot be asked: {why}", "give the address of a Prometheus: --prometheus http://HOST:9090") from None  # fmt: skip
         try:
-            said = await asyncio.to_thread(json_text.read, body)
+            document = await asyncio.to_thread(json_text.read, body)
         except ValueError:
-            raise self._strange(status) from None
-        if isinstance(said, dict) and said.get("status") == "success":
-            return said.get("data")
-        error_text = str(said.get("error", "")) if isinstance(said, dict) else ""
+            raise self._not_prometheus(status) from None
+        if isinstance(document, dict) and document.get("status") == "success":
+            return document.get("data")
+        error_text = str(document.get("error", "")) if isinstance(document, dict) else ""
         kind = _TooMuchError if re.search(r"too many|limit|exceed|timeout|timed out", error_text) else WatchError  # fmt: skip
         raise kind(f"{self._url} answers HTTP {status}: {error_text[:300]}", "check the address, and --match")  # fmt: skip
 
-    def _strange(self, status: int = 200) -> WatchError:
-        wants_key = status in (401, 403)
+    def _not_prometheus(self, status: int = 200) -> WatchError:
+        key_required = status in (401, 403)
         return WatchError(
             f"{self._url} does not answer as Prometheus does (HTTP {status})",
-            "give --credentials-file or --header" if wants_key else "give its address with its path, if it has one: http://HOST:9090",
+            "give --credentials-file or --header" if key_required else "give its address with its path, if it has one: http://HOST:9090",
         )  # fmt: skip
 
 
 class _TooMuchError(WatchError):
-    """It is too much at once."""
+    """The query returns too much at once."""
 
 
 def _names() -> str:
@@ -211,7 +210,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """The labels that Prometheus gave the target: all but vLLM's own, which it calls exported_… where both have one."""
+    """Return Prometheus' target labels: all but vLLM's own, which are called exported_… if both have one."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")
@@ -220,13 +219,13 @@ def _given(labels: Labels) -> dict[str, str]:
 
 
 def _of_scrape(labels: Labels) -> Labels:
-    """Those that `up` has for sure: the others may come from relabelling what was scraped."""
+    """Return the labels that `up` certainly has: the others may come from metric relabelling."""
     sure = {name: labels[name] for name in ("job", "instance") if name in labels}
     return sure if "instance" in sure else labels
 
 
 def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
-    """Pod or instance, with what tells two of a name apart."""
+    """Name each by pod or instance, or by all labels if that is ambiguous."""
     short = [each.get("pod") or each.get("instance") or each.get("job") or "vllm" for each in given]
     found = []
     for labels, name in zip(given, short, strict=True):
@@ -237,12 +236,12 @@ def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
 
 
 def _chunk_end(start_t: float, end_t: float, seconds: float) -> float:
-    """The last chunk takes a second more: where `end_t` is not a whole number of chunks away, none is shorter."""
+    """Return the chunk's end; the last may be up to a second longer, to avoid a tiny one."""
     return end_t if end_t - start_t < seconds + 1.0 else start_t + seconds
 
 
 def _range(start_t: float, end_t: float) -> str:
-    """A range selector of whole seconds that covers this time, and is never empty."""
+    """Return a range selector of whole seconds that covers this time."""
     return f"[{math.ceil(end_t - start_t)}s]"
 
 
@@ -255,10 +254,10 @@ def _series(data: Any) -> Iterable[tuple[dict[str, str], list[list[Any]]]]:
     return ((each["metric"], each.get("values", [])) for each in result)
 
 
-def _gathered(given: Labels, said: Any, own: Any) -> _Chunk:
+def _gathered(given: Labels, data: Any, own: Any) -> _Chunk:
     chunk = _Chunk()
     lines = []
-    for each in said.get("result", ()) if isinstance(said, dict) else ():
+    for each in data.get("result", ()) if isinstance(data, dict) else ():
         labels = {
             name.removeprefix("exported_"): value for name, value in each["metric"].items()
             if name != "__name__" and name not in given
@@ -268,7 +267,7 @@ def _gathered(given: Labels, said: Any, own: Any) -> _Chunk:
         lines.append((name + within, each.get("values", ())))
         histograms = each.get("histograms", ())
         if histograms:
-            lines += [(f"{name}_{part}{within}", [(t, told[part]) for t, told in histograms]) for part in ("count", "sum")]  # fmt: skip
+            lines += [(f"{name}_{part}{within}", [(t, histogram[part]) for t, histogram in histograms]) for part in ("count", "sum")]  # fmt: skip
     for head, values in sorted(lines, key=lambda line: line[0]):
         for t, value in values:
             chunk.rows[t].append(head + value)

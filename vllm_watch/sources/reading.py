@@ -1,7 +1,7 @@
-"""One /metrics body → one Reading: which number of the body is which field of which engine.
+"""Turn a /metrics body into a Reading: map its numbers to fields of engines.
 
-The binding of fields to positions is worked out once per layout (see `exposition`) and shared by
-every target with that layout; after that a reading is picking numbers out of a list.
+Fields are bound to positions once per layout (see `exposition`), shared by every target with that layout; after that
+a reading picks numbers out of a list.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from vllm_watch.sources.picking import (
     histogram_of,
     info_of,
     labelled,
-    made_rows,
+    make_rows,
     max_of,
     sum_of,
     tuple_at,
@@ -34,10 +34,10 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""Engines read of one body: each has about 400 lines, and a body has SERIES_MAX of them at most."""
+"""Engines read per body: each has about 400 lines, and a body at most SERIES_MAX."""
 
 NAME_CHARACTERS_MAX = 256
-"""Of an engine and of a model: they are labels of every series that we export."""
+"""Longest name of an engine or model: both are labels of every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -57,33 +57,33 @@ _READ |= {
     *_CREATED,
 }
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
-"""Names of which series are bound; of the others a stranger's body may have thousands."""
+"""Names of the bound series; an unrelated body may have thousands of others."""
 
 _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
 ) | {field.label for field in FIELDS.values()}
-"""Of what is no information; a stranger's series may have a hundred others, and each as often."""
+"""Labels kept of series other than info metrics; unrelated series may have a hundred others."""
 
 
 class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: of an engine only the fields that are judged (`samples.engine.JUDGED`); of the other
-        numbers, in a body whose series are known, only that they are of a number's characters."""
+        """`judged_only`: read only the judged fields of an engine (`samples.engine.JUDGED`); in a body of a known layout
+        check other numbers only for valid characters."""
         self._parser = Parser()
         self._judged_only = judged_only
-        self.lines: Lines | None = None  # the last body, where it was read line by line
+        self.lines: Lines | None = None  # the last body, if it was parsed line by line
 
     def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
-        """Raises ExpositionError for a body that is not in the format; `lines_max`: see `Parser.parse`."""
+        """Raises ExpositionError if the body is not in the format; `lines_max`: see `Parser.parse`."""
         self.lines = None
         exposition = self._parser.parse(
             body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
         )
         try:
             reading = self._binding(exposition.layout).read(exposition)
-        except ValueError:  # a number that is none: let the parser say which
+        except ValueError:  # an invalid number: the parser names its line
             exposition = self._parser.parse(body, openmetrics=openmetrics)
             reading = self._binding(exposition.layout).read(exposition)
         if exposition.tails is not None:
@@ -101,7 +101,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    """How to make an engine's sample: what never changes, plain numbers with where they are, and the rest."""
+    """How to build an engine's sample: constants, plain numbers with their positions, and the rest."""
 
     fixed: dict[str, Any]
     plain: tuple[str, ...]
@@ -117,24 +117,23 @@ class _EngineBinding:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """How to make a Reading of the numbers of one layout."""
+    """How to build a Reading from the numbers of one layout."""
 
-    of_values: Callable[[Values], tuple[float, ...]]  # the numbers that are asked for
-    of_words: Callable[[list[str]], tuple[str, ...]]  # ... as they stand in the lines
+    of_values: Callable[[Values], tuple[float, ...]]  # pick the needed numbers from the values
+    of_words: Callable[[list[str]], tuple[str, ...]]  # or from the words of the lines
     engines: tuple[_EngineBinding, ...]
     server: tuple[tuple[str, Take], ...]
     constant: dict[str, Any]
 
     def read(self, exposition: Exposition) -> Reading:
-        """Raises ValueError where a number that is asked for is none."""
+        """Raises ValueError if a needed number is invalid."""
         words = exposition.words
         if exposition.values is not None:
-            return self.made(self.of_values(exposition.values))
+            return self.build(self.of_values(exposition.values))
         assert words is not None  # noqa: S101 - one or the other
-        return self.made(tuple(map(float, self.of_words(words))))
+        return self.build(tuple(map(float, self.of_words(words))))
 
-    def made(self, values: Values) -> Reading:
-        """The reading, of the numbers that are asked for."""
+    def build(self, values: Values) -> Reading:
         engines = tuple([engine.read(values) for engine in self.engines])
         server = ServerSample(**{name: take(values) for name, take in self.server})
         return Reading(engines=engines, server=server, **self.constant)
@@ -146,23 +145,22 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 }
 
 
-class _Asked(Sequence[float]):
-    """So many numbers, which note which of them are asked for."""
+class _AccessRecorder(Sequence[float]):
+    """Numbers that record which of them are read."""
 
     def __init__(self, count: int) -> None:
-        self._asked = bytearray(count)
+        self._read = bytearray(count)
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._read)
 
     def __getitem__(self, index: Any) -> Any:
-        self._asked[index] = 1
+        self._read[index] = 1
         return 0.0
 
     @property
     def indices(self) -> list[int]:
-        """Of those that were, in order."""
-        return [index for index, asked in enumerate(self._asked) if asked]
+        return [index for index, read in enumerate(self._read) if read]
 
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
@@ -172,19 +170,19 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
         return vllm_names.of_nim(name) if nim else vllm_names.canonical(name)
 
     names = dict.fromkeys(map(spelled, layout.names))
-    # Of the others not even the labels are taken: a stranger's body may have nothing else.
+    # Of the others not even the labels are taken: an unrelated body may consist of them.
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
-    found, rows = made_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
-    asked = _Asked(len(rows))
-    _bind_rows(rows, names, fields, [], []).made(asked)
-    taken = asked.indices
-    indices = [found[row] for row in taken]
-    for place, row in enumerate(taken):  # from here on: of those that are asked for
+    found, rows = make_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
+    recorder = _AccessRecorder(len(rows))
+    _bind_rows(rows, names, fields, [], []).build(recorder)
+    needed = recorder.indices
+    indices = [found[row] for row in needed]
+    for place, row in enumerate(needed):  # from here on positions count only needed numbers
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
-        binding.constant["engine_kind"] = None  # its names do not tell
+        binding.constant["engine_kind"] = None  # NIM's names do not show it
     return binding
 
 
@@ -199,7 +197,7 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`names` are those of all series, in order. `indices`, `lines`: where the numbers that are asked for stand among all numbers, and all lines."""
+    """`names`: of all series, in order. `indices`, `lines`: positions of the needed numbers among all numbers and lines."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
@@ -236,14 +234,14 @@ def _bind_rows(
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
-    """Which engines a body speaks of, and which of them a row belongs to (None: to all)."""
+    """The engines of a body, and the engine of a row (None: all of them)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent answers for every replica on its node; alone, a replica is simply the engine.
+        # Ray's agent answers for every replica on its node; a single replica is simply the engine.
         self._by_replica = len(replicas) > 1
-        # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last, and leaves the others'
-        # configuration: an engine of which nothing else is said is not one that we can see.
+        # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last and keeps the others'
+        # cache_config_info: an engine with nothing else is not visible.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -265,9 +263,7 @@ def _bind_engine(
         own = by_engine.get((name, key))
         if own or name not in _INFO:
             return own or by_engine.get((name, None), [])
-        return by_name.get(
-            name, []
-        )  # the configuration is the server's: every engine's says the same
+        return by_name.get(name, [])  # the configuration is the server's: the same for every engine
 
     counted = COUNTED if fields is JUDGED else ()
     takes = {
@@ -316,8 +312,8 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers gives the KV usage once per process, stale ones included;
-    # the older name beside it is merged properly.
+    # vLLM 0.9.2 with several API servers exports the KV usage once per process, stale ones included;
+    # the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -332,7 +328,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
 
 
 def _plain_rows(name: str, rows_of: Callable[[str], list[Row]]) -> list[Row]:
-    # Ray writes counters with and without their suffix, depending on its version.
+    # Ray writes counters with or without the suffix, depending on its version.
     return rows_of(name) or (
         rows_of(name.removesuffix("_total")) if name.endswith("_total") else []
     )
@@ -365,7 +361,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Could this be a vLLM whose own series are off? Then what its process says is still worth reading."""
+    """Return True if this may be a vLLM with its own series off: its process metrics are still useful."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)
@@ -379,9 +375,9 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
 def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
     if not names:
         return "the body has no series at all"
-    if (who := products.whose(names)) is not None:
-        engine = ": name the engine that it watches" if who == products.OURS else ""
-        return f"these are the metrics of {who}, not of vLLM{engine}"
+    if (product := products.product_of(names)) is not None:
+        engine = ": name the engine that it watches" if product == products.OURS else ""
+        return f"these are the metrics of {product}, not of vLLM{engine}"
     if _serves_openai(by_name):
         return (
             "an API server answers, but no vllm: series are there: vLLM runs with "

@@ -1,8 +1,7 @@
-"""Trace files in and out: what `record` writes and what `replay` reads.
+"""Trace files: written by `record`, read by `replay`.
 
-A file is gzip (or plain text) with one observation per line. The writer's file has an upper bound
-and is one ordinary gzip file at all times: a chain of gzip members, of which the older half is cut
-off at a member's edge when the file is full.
+A file is gzip (or plain text) with one observation per line. The writer's file is bounded and always a valid gzip
+file: a chain of gzip members; when it is full, the older half is cut off at a member's edge.
 """
 
 import gzip
@@ -26,18 +25,18 @@ from vllm_watch.support.private_files import opener
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
-"""A few kilobytes of gzip unpack to millions of them."""
+"""A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Of one recording: each costs some 20 kB of memory, however little is said of it."""
+"""Per recording: each costs some 20 kB of memory, however short its lines."""
 
-_GZIP_MEMBER = 31  # zlib's word for "a 32 KB window, with a gzip header and trailer around it"
-_MEMBERS = 16  # of a full file: the older half is cut to within 1/16 of the bound
+_GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
+_MEMBERS = 16  # of a full file: so it is cut within 1/16 of the half
 _LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest line first. A last line or a gzip end that was cut short is left out.
+    """Read a trace, oldest line first, without a truncated last line or gzip end.
 
     Raises:
         RecordingError: the file cannot be read, or a line is damaged.
@@ -95,7 +94,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
-            if begins in (b"", _GZIP_MAGIC[:1]):  # not begun yet; what comes meanwhile may be gzip
+            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet; it may become gzip
                 return
             is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
@@ -105,7 +104,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                     cause = f"{path}, line {number}: longer than {_LINE_BYTES_MAX >> 20} MiB"
                     raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
                 yield line
-    except EOFError:  # the gzip file ends in its middle: the rest was never written
+    except EOFError:  # truncated gzip: the rest was never written
         return
     except (gzip.BadGzipFile, zlib.error) as error:
         cause = f"{path}, line {number + 1}: damaged gzip data ({error})"
@@ -116,7 +115,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """Read the metrics text; one that cannot be read makes the outcome `garbled`, as it does live."""
+    """Parse the metrics text; as in a live scrape, an invalid one makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -146,21 +145,21 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
         return replace(scrape, outcome="garbled", error=scrape.error or error.cause), None
     if scrape.outcome != "ok":
         scrape = replace(scrape, outcome="ok", error=None)
-    told = {name: value for name in SERVER_FIELDS if (value := getattr(raw, name)) is not None}
-    if told:
-        reading = replace(reading, server=replace(reading.server, **told))
+    known = {name: value for name in SERVER_FIELDS if (value := getattr(raw, name)) is not None}
+    if known:
+        reading = replace(reading, server=replace(reading.server, **known))
     return scrape, reading
 
 
 class Writer:
-    """Appends lines to one gzip file of at most `bytes_max`; every line can be read once written.
+    """Appends lines to one gzip file of at most `bytes_max`; each line can be read once written.
 
-    A process that is killed loses nothing; the file then merely lacks its gzip trailer. While the
-    older half is cut off, a second file of half the size stands beside it.
+    A killed process loses nothing; the file then only lacks its gzip trailer. While the older half is cut off, a
+    second file of half the size exists.
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
-        """Raises RecordingError where the file cannot be made, or holds something already."""
+        """Raises RecordingError if the file cannot be created, or is not empty."""
         self._path = path
         self._bytes_max = bytes_max
         try:
@@ -171,8 +170,8 @@ class Writer:
         if self._file.tell():
             self._file.close()
             remedy = "choose another name or remove it; recordings are not appended to"
-            raise RecordingError(f"{path} holds something already", remedy)
-        self._members = [0]  # offsets, oldest first; the last one is being written
+            raise RecordingError(f"{path} is not empty", remedy)
+        self._members = [0]  # offsets, oldest first; the last is being written
         self._bytes = 0
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
@@ -189,13 +188,12 @@ class Writer:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file."""
         return self._bytes
 
     def write(self, line: bytes) -> None:
-        """Raises RecordingError where the disk does not take it."""
+        """Raises RecordingError if the disk fails."""
         try:
-            # A flush per line costs a few bytes: no line is repeated within the window anyway.
+            # A flush per line costs a few bytes: lines hardly repeat within the window.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
@@ -204,7 +202,7 @@ class Writer:
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
-        """Raises RecordingError where the disk does not take the end; the lines are safe then too."""
+        """Raises RecordingError if the disk fails; the lines are safe even then."""
         if self._file.closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""Which TCP sockets listen in a network namespace, and which sockets a process holds: from /proc alone.
+"""The listening TCP sockets of a network namespace, and the sockets of a process: from /proc alone.
 
 Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
@@ -20,7 +20,7 @@ _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 class Listening(NamedTuple):
-    """One socket that takes connections."""
+    """A socket that accepts connections."""
 
     address: str
     port: int
@@ -28,10 +28,10 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """The sockets of a folder like /proc/net or /proc/PID/net; none where it is gone.
+    """Return the sockets in a folder like /proc/net or /proc/PID/net; none if it is gone.
 
     Raises:
-        PermissionError: where it may not be read.
+        PermissionError: it is unreadable.
     """
     found = []
     for table in ("tcp", "tcp6"):
@@ -44,10 +44,10 @@ def listening(net: Path) -> list[Listening]:
 
 
 def held(procfs: Path, pid: int) -> set[int]:
-    """The inodes of the sockets that a process holds open; empty where it is gone.
+    """Return the inodes of a process' open sockets; empty if it is gone.
 
     Raises:
-        PermissionError: where its descriptors may not be read.
+        PermissionError: its descriptors are unreadable.
     """
     found = set()
     try:
@@ -61,7 +61,7 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a file of the kernel's; none where it is not there. Raises PermissionError."""
+    """Return the lines of a /proc file; none if it does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()
@@ -72,7 +72,7 @@ def lines(path: Path) -> list[str]:
 
 
 def local_v4(net: Path) -> set[str]:
-    """The IPv4 addresses of the network namespace itself. Raises PermissionError."""
+    """Return the IPv4 addresses of the network namespace. Raises PermissionError."""
     found: set[str] = set()
     last = ""
     for line in lines(net / "fib_trie"):
@@ -85,7 +85,7 @@ def local_v4(net: Path) -> set[str]:
 
 
 def local_v6(net: Path) -> set[str]:
-    """The IPv6 addresses of the network namespace itself. Raises PermissionError."""
+    """Return the IPv6 addresses of the network namespace. Raises PermissionError."""
     return {
         str(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
         for line in lines(net / "if_inet6")
@@ -94,7 +94,7 @@ def local_v6(net: Path) -> set[str]:
 
 
 def _address(text: str) -> str:
-    """The kernel writes 32-bit words in the machine's own order."""
+    """Decode an address: the kernel writes 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]

@@ -1,8 +1,7 @@
-"""Packed pieces of recordings on disk: one worker thread writes and reads them, in order.
+"""Packed pieces of recordings on disk; one worker thread writes and reads them in order.
 
-A piece (`Chunk`) stays in memory until the disk has it, and for good where the disk does not take
-it. Because the worker does one job after the other, a read sees what stood there when it was asked
-for, whatever is written over it later.
+A piece (`Chunk`) stays in memory until it is on disk, and longer if the disk fails. The worker does one job at a
+time, so a read returns the data as of its request, even if it is overwritten later.
 """
 
 import os
@@ -20,14 +19,14 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may each send a piece at once; a disk that is further behind is not waited for.
-_ON_THE_WAY_BYTES_MAX = 16 << 20
+# A thousand targets may send a piece at the same time; pieces beyond this backlog are not written.
+_PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
 
 
 class Chunk:
-    """Packed records: in memory (`packed`), in the spool file at `offset`, or for a moment in both."""
+    """Packed records: in memory (`packed`), in the spool file at `offset`, or briefly in both."""
 
     __slots__ = ("length", "offset", "packed")
 
@@ -38,59 +37,58 @@ class Chunk:
 
 
 class Spool:
-    """A folder of files, one per recording, of which only this object knows what is where."""
+    """A folder with one file per recording."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin to empty the folder: what an earlier process left there says nothing any more."""
+        """Start emptying the folder of an earlier process' files."""
         self._folder = folder
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writes: deque[tuple[Future[None], Chunk]] = deque()
-        self._on_the_way_bytes = 0
+        self._pending_bytes = 0
         self._files = 0
         self._failing = False
-        # A daemon thread, so that a disk that hangs does not keep the process from ending.
+        # A daemon thread: a hung disk must not keep the process from ending.
         self._thread = threading.Thread(target=self._work, name="flight-recorder", daemon=True)
         self._thread.start()
         self._submit(self._empty_folder)
 
     def new_file(self) -> Path:
-        """Name a file for one recording; the first write makes it."""
+        """Return the path for a recording; the first write creates it."""
         self._files += 1
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Have the piece written, and its memory freed by a `settle` after that.
+        """Queue the piece for writing; `free_written` frees its memory after that.
 
-        `chunk.offset` says whether it is on its way: it is not where too much is already.
+        Sets `chunk.offset` if it is queued, which it is not if the backlog is full.
         """
-        if self._on_the_way_bytes + chunk.length <= _ON_THE_WAY_BYTES_MAX:
-            self._on_the_way_bytes += chunk.length
+        if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
+            self._pending_bytes += chunk.length
             chunk.offset = offset
             self._writes.append((self._submit(partial(_write, file, chunk, offset)), chunk))
 
-    def settle(self) -> None:
-        """Free the memory of pieces that the disk has taken since the last call."""
+    def free_written(self) -> None:
+        """Free the memory of pieces written since the last call."""
         while self._writes and self._writes[0][0].done():
             future, chunk = self._writes.popleft()
-            self._on_the_way_bytes -= chunk.length
+            self._pending_bytes -= chunk.length
             error = future.exception()
             if error is None:
                 chunk.packed = None
             else:
                 chunk.offset = None
-            self._tell(error)
+            self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Fetch pieces as they are now; None for one that cannot be had."""
+        """Read pieces as of now; None for an unreadable one."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 
     def remove(self, file: Path) -> None:
-        """Have the file removed."""
         self._submit(partial(file.unlink, missing_ok=True))
 
     def close(self, timeout_seconds: float) -> None:
-        """Remove the files and end the thread; blocks, for `timeout_seconds` at most."""
+        """Remove the files and end the thread; blocks up to `timeout_seconds`."""
         self._submit(self._remove_files)
         self._jobs.put(None)
         self._thread.join(timeout_seconds)
@@ -99,7 +97,7 @@ class Spool:
         future: Future[_T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():  # whoever asked has gone
+            if not future.set_running_or_notify_cancel():  # cancelled by the caller
                 return
             try:
                 future.set_result(job())
@@ -122,7 +120,7 @@ class Spool:
         for file in self._folder.glob(f"*{_SUFFIX}"):
             file.unlink(missing_ok=True)
 
-    def _tell(self, error: BaseException | None) -> None:
+    def _log_change(self, error: BaseException | None) -> None:
         """Log the change from working to failing and back."""
         if (error is not None) == self._failing:
             return
@@ -140,7 +138,7 @@ class Spool:
 
 def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
-    if packed is None:  # dropped while it waited
+    if packed is None:  # dropped while queued
         return
     refuse_odd(file.parent)
     descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)

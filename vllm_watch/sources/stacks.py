@@ -1,7 +1,7 @@
-"""The stacks of a server's processes, by py-spy: only where the configuration names it.
+"""Stacks of a server's processes from py-spy, if the configuration names it.
 
-It is asked not to pause the process (`--nonblocking`): an engine that only looks hung is not disturbed, and one that py-spy is
-killed over does not stay stopped. py-spy has no native frames then.
+py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
+none stays stopped if py-spy is killed. The stacks then have no native frames.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Less than the evidence waits for one part."""
+"""Shorter than the time limit of the evidence for one part."""
 
 BYTES_MAX = 256 << 10
-"""Of one process: some hundred threads."""
+"""Per process: some hundred threads."""
 
 
 class Stacks:
-    """Dumps them, one process at a time, whoever asks."""
+    """Dumps stacks, one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """`program`: py-spy as the configuration names it now; None: nobody has asked for stacks."""
+        """`program`: the configured py-spy; None: stacks are off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -41,16 +41,16 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """The words of each process of a server, then the stacks; the arguments are those of engine_processes."""
+        """Yield a summary of each process of a server, then the stacks; arguments as in engine_processes."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Where the processes of a server stand, in a sentence; "" where nobody asked, or none was found.
+        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
 
-        `engine`: the one that hangs; None: the whole server.
+        `engine`: the hung one; None: the whole server.
         """
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
@@ -75,16 +75,16 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Where each process stands, and its stacks; nothing where they cannot be found in time."""
-        # Loaded once somebody has asked for stacks.
+        """Return each process' state and its stacks; empty if not found in time."""
+        # Imported only if stacks are on.
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            try:  # a process that is stuck in the kernel may block whoever asks for its command line
-                all_ = await threads.beside(
+            try:  # reading the command line of a process stuck in the kernel may block
+                all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )
             except (TimeoutError, MemoryError):
@@ -108,9 +108,9 @@ def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
 
 
 async def _dumped(program: Path, pid: int, seconds: float) -> str:
-    """What py-spy prints, or why it printed nothing."""
+    """Return py-spy's output, or the reason for having none."""
     if seconds <= 0:
-        return "not dumped: no time was left"
+        return "not dumped: time limit reached"
     try:
         process = await asyncio.create_subprocess_exec(
             program, "dump", "--nonblocking", "--pid", str(pid), stdin=asyncio.subprocess.DEVNULL,
@@ -118,26 +118,26 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         )  # fmt: skip
     except OSError as error:
         return f"{program} cannot be run: {error.strerror}"
-    assert process.stdout is not None  # noqa: S101 - asked for above
-    said = b""
+    assert process.stdout is not None  # noqa: S101 - a pipe, as requested
+    output = b""
     try:
         async with asyncio.timeout(seconds):
-            while len(said) < BYTES_MAX and (piece := await process.stdout.read(65_536)):
-                said += piece
-            if len(said) < BYTES_MAX:
+            while len(output) < BYTES_MAX and (piece := await process.stdout.read(65_536)):
+                output += piece
+            if len(output) < BYTES_MAX:
                 await process.wait()
     except TimeoutError:
-        said += b"\nended: it took too long"
+        output += b"\nstopped: timed out"
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # A reader that had enough would never see the end of the pipe, and keep it.
+        # Drain the pipe: otherwise it would stay open if the output was longer than BYTES_MAX.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # Its first line is the command line, which may hold a key.
-    lines = said[:BYTES_MAX].decode(errors="replace").splitlines()
+    # Drop its first line, the command line, which may hold a key.
+    lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

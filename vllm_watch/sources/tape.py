@@ -1,8 +1,8 @@
-"""The last minutes of one series of texts: packed, bounded by age and by size, exact.
+"""The last minutes of one series of texts: compressed, lossless, bounded by age and size.
 
-Records are collected, then packed into chunks. Chunks form groups, each of which begins with a text
-in full, so that a group can be read, and dropped, without the others. With a spool the chunks lie in
-one file, each in the first gap that is large enough, and the file never outgrows its bound.
+Records are collected, then packed into chunks. Chunks form groups; each group begins with a text in full, so it can be
+read, and dropped, without the others. With a spool the chunks are in one file, each in the first gap large enough,
+and the file never outgrows its bound.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
 from vllm_watch.sources.spool import Chunk, Spool
 
-_LEVEL = 1  # of changed values 3 makes a tenth less in twice the time: they hardly repeat
-_GROUPS = 10  # of a full tape: it reaches back a tenth more than asked for, at most
+_LEVEL = 1  # level 3 saves a tenth in twice the time: changed values hardly repeat
+_GROUPS = 10  # of a full tape: it keeps at most a tenth more than requested
 _OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes of changes, packed in half a millisecond
-_OPEN_SHARE = 8  # records that are not packed yet are to take 1/8 of the memory at most
+_OPEN_SHARE = 8  # unpacked records may take 1/8 of the memory
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 
 @dataclass(slots=True)
 class _Group:
-    """Records that build on each other, and the clock's span over them."""
+    """Records that build on each other, and their time span."""
 
     first_seconds: float
     last_seconds: float
@@ -47,26 +47,24 @@ class Tape:
         self._spool = spool
         self._file = spool.new_file() if spool else None
         self._encoder = Encoder()
-        self._groups: list[_Group] = []  # oldest first; the open records belong to the last one
-        self._is_closed = True  # must the next record begin a group?
+        self._groups: list[_Group] = []  # oldest first; the open records belong to the last
+        self._is_closed = True  # the next record must begin a group
         self._open: list[str] = []
         self._open_characters = 0
 
     @property
     def span_seconds(self) -> float:
-        """From the oldest record to the newest."""
         groups = self._groups
         return groups[-1].last_seconds - groups[0].first_seconds if groups else 0.0
 
     @property
     def newest_seconds(self) -> float:
-        """The clock at the newest record."""
         return self._groups[-1].last_seconds if self._groups else 0.0
 
     @property
     def memory_bytes(self) -> int:
-        """What is held in memory, but for what is on its way to the disk and 0.2 kB per chunk."""
-        # Without a disk all that is packed is in memory: nothing to be looked for chunk by chunk.
+        """Memory held, without chunks on their way to the disk and 0.2 kB per chunk."""
+        # Without a disk all packed data is in memory: no need to check each chunk.
         packed = sum(
             [group.memory_bytes if self._spool else group.packed_bytes for group in self._groups]
         )
@@ -81,7 +79,7 @@ class Tape:
         *,
         memory_bytes: int,
     ) -> None:
-        """Add a record; `clock_seconds` says its age, `memory_bytes` how much this tape should hold."""
+        """Add a record of the time `clock_seconds`; `memory_bytes`: this tape's share of memory."""
         if self._is_closed or self._is_full(self._groups[-1], clock_seconds, memory_bytes):
             self._end_group()
             self._groups.append(_Group(clock_seconds, clock_seconds))
@@ -97,8 +95,8 @@ class Tape:
         ):
             self._drop(0)
 
-    def relieve(self) -> None:
-        """Give up some memory: at no loss where a disk takes it, else the oldest records in memory."""
+    def free_memory(self) -> None:
+        """Free some memory: by packing, if a disk takes it, else by dropping the oldest records in memory."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
@@ -108,7 +106,7 @@ class Tape:
                 return
 
     async def packed_groups(self, since_seconds: float) -> list[list[bytes]]:
-        """Fetch all groups that reach later than that; `records` reads each.
+        """Fetch all groups with records after `since_seconds`; decode each with `records`.
 
         Raises:
             TimeoutError: the disk does not answer.
@@ -129,20 +127,19 @@ class Tape:
         return fetched
 
     def forget(self) -> None:
-        """Drop everything, the file too."""
         while self._groups:
             self._drop(0)
         if self._spool and self._file:
             self._spool.remove(self._file)
 
     def _is_full(self, group: _Group, clock_seconds: float, memory_bytes: int) -> bool:
-        age = clock_seconds - group.first_seconds  # negative where the clock went back
+        age = clock_seconds - group.first_seconds  # negative if the clock was set back
         if not 0 <= age < self._seconds / _GROUPS:
             return True
         if not group.chunks:
             return False
-        # What goes when memory or disk is short is a group, so it is a small part of either; but not
-        # so small that the text in full, which stands first, is most of it.
+        # Groups are dropped whole when memory or disk is short, so a group is a small part of either; but large
+        # enough that its first text, in full, is not most of it.
         bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
         return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
 
@@ -180,7 +177,7 @@ class Tape:
     def _drop(self, index: int) -> None:
         for chunk in self._groups.pop(index).chunks:
             chunk.packed = None
-        if index == len(self._groups):  # it was the open one
+        if index == len(self._groups):  # it was open
             self._open, self._open_characters = [], 0
             self._encoder.reset()
             self._is_closed = True
@@ -200,10 +197,10 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Unpack a group: each head with the lines of its text, or None where it had none.
+    """Unpack a group: yield each head with the lines of its text, or None.
 
     Raises:
-        zlib.error: the disk gave back other bytes than it was given.
+        zlib.error: the disk returned damaged data.
     """
     decoder = Decoder()
     for packed in group:

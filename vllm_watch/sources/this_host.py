@@ -1,4 +1,4 @@
-"""Is an address this host's? Asked wherever what runs here would be taken for what an address names."""
+"""Decide if an address belongs to this host, before local facts are applied to a target."""
 
 import ipaddress
 from pathlib import Path
@@ -13,7 +13,7 @@ ADDRESSES_SECONDS = 2.0
 
 
 def is_loopback(host: str) -> bool:
-    """Is this the name or address of our own machine, whatever its network is?"""
+    """Return True for a name or address that means this machine in any network."""
     if host.lower().removesuffix(".") == "localhost":
         return True
     address = _address(host)
@@ -21,9 +21,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_here(host: str, net: Path = NET) -> bool:
-    """Is it loopback, or an address of the network namespace whose /proc/PID/net this is?
+    """Return True for loopback or an address of the network namespace of this /proc/PID/net.
 
-    A name other than localhost is not: it may mean another host later. Raises PermissionError.
+    Names other than localhost do not count: they may mean another host later. Raises PermissionError.
     """
     if is_loopback(host):
         return True
@@ -32,10 +32,10 @@ def is_here(host: str, net: Path = NET) -> bool:
 
 
 async def serves_here(url: str, net: Path = NET) -> bool:
-    """Does the URL name this host? Not where the kernel does not say in time."""
+    """Return True if the URL names this host; False if the kernel does not answer in time."""
     host = urlsplit(url).hostname or ""
     try:
-        return await threads.beside(lambda: is_here(host, net), ADDRESSES_SECONDS)
+        return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)
     except (OSError, MemoryError):  # a TimeoutError is an OSError
         return False
 

@@ -1,4 +1,4 @@
-"""The waits for a CPU in a trace: a list with one object per engine. What is unknown is left out."""
+"""CPU waits in a trace: a list with one object per engine, without unknown values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _NUMBERS = ("quota_periods", "throttled_periods")
 
 
 def from_json(entries: Any) -> tuple[EngineCpu, ...] | None:
-    """Turn the value of `cpu` into samples. Raises ValueError where it cannot be that."""
+    """Parse the value of `cpu`. Raises ValueError if it is invalid."""
     if entries is None:
         return None
     if not isinstance(entries, list):
@@ -40,12 +40,12 @@ def _number(entry: dict[str, Any], key: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e18:  # noqa: PLR2004
-        raise ValueError(f"cpu: {key} is {str(value)[:40]!r}, no count")
+        raise ValueError(f"cpu: {key} is {str(value)[:40]!r}, not a count")
     return value
 
 
-def told(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
-    """Turn samples into the key `cpu` and its value; nothing where they are unknown."""
+def to_json(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
+    """Return the key `cpu` with its value; empty if unknown."""
     if samples is None:
         return {}
     names = EngineCpu.__slots__

@@ -1,7 +1,7 @@
-"""The GPU entries of a trace line, in and out: GpuSample ↔ JSON objects.
+"""The GPU entries of a trace line: GpuSample ↔ JSON objects.
 
-A field that is null or absent is unknown. Processes carry nvidia-smi's letters for their type
-(C, G, M), as other tools write them; our samples carry words.
+A null or missing field is unknown. Process types are nvidia-smi's letters (C, G, M), as in other tools; our samples
+have words.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,19 +15,19 @@ _LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 
 Convert = Callable[[Any], Any]
-_NUMBER_MAX = 1e21  # bytes, hertz, Unix seconds, all in base units
+_NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """The GPUs that an observation carries: () on a machine without, None where they are not known."""
+    """Return the GPUs of an observation: () on a machine without GPUs, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
 def _number(value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
-    if not abs(value) < _NUMBER_MAX:  # infinities and NaN, too
-        raise ValueError("beyond all numbers of a GPU")
+    if not abs(value) < _NUMBER_MAX:  # also infinities and NaN
+        raise ValueError("out of range")
     return value
 
 
@@ -72,7 +72,7 @@ _PROCESS: Mapping[str, Convert] = {
 
 def _process(value: Any) -> ProcessSample:
     fields = _fields(value, _PROCESS)
-    fields.setdefault("pid", 0)  # as NVML itself says where it may not name the process
+    fields.setdefault("pid", 0)  # NVML's value if it may not name the process
     return ProcessSample(**fields)
 
 
@@ -89,7 +89,7 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Take the known keys that say something; unknown keys are a newer writer's."""
+    """Convert the known keys that are not null; unknown keys are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -105,10 +105,10 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Turn the value of `gpus` into samples.
+    """Parse the value of `gpus`.
 
     Raises:
-        ValueError: a field holds what cannot be its value; the text begins with the field's path.
+        ValueError: a field has an invalid value; the text begins with the field's path.
     """
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
@@ -119,7 +119,7 @@ def from_json(value: Any) -> tuple[GpuSample, ...]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"gpus: {error}") from error
         index = fields.setdefault("index", position)
-        fields.setdefault("uuid", f"index:{index}")  # unlike any other GPU's, which "" would not be
+        fields.setdefault("uuid", f"index:{index}")  # unique, unlike ""
         gpus.append(GpuSample(**fields))
     return tuple(gpus)
 
@@ -129,16 +129,14 @@ def _known(sample: GpuSample | ProcessSample, names: Mapping[str, Convert]) -> d
 
 
 def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
-    """Turn samples into the value of `gpus`; what is unknown is left out."""
+    """Return the value of `gpus`, without unknown fields."""
     entries = []
     for gpu in gpus:
         entry = _known(gpu, _GPU)
         if gpu.processes is not None:
             entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
-                if (
-                    "cmdline" in process
-                ):  # recordings are handed on; a key stands in many a command line
+                if "cmdline" in process:  # recordings are shared, and command lines may hold keys
                     process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
                 if "type" in process:
                     process["type"] = _LETTERS.get(process["type"], process["type"])

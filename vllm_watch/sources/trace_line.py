@@ -1,8 +1,8 @@
-"""One line of a trace (recording): an observation as JSON, with the raw metrics text in it.
+"""One line of a trace (recording): an observation as JSON, with the raw metrics text.
 
-The format is a contract that other programs read and write too. Keys of our own go beyond it
-(`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`, `start_failure`): a replay then sees
-what the daemon saw. Readers skip keys they do not know, and so do we.
+The format is a contract with other programs. We add keys of our own (`monotonic_s`, `health_outcome`,
+`health_latency_s`, `models`, `max_model_len`, `start_failure`), so that a replay sees the same as the daemon. Readers,
+including ours, skip unknown keys.
 """
 
 import json
@@ -26,8 +26,8 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# What a client's error text says, first match wins. aiohttp writes "ssl:default" into each of its
-# connection errors, so TLS is told by what only its failures say.
+# Patterns in a client's error text, first match wins. aiohttp writes "ssl:default" into all of its connection
+# errors, so TLS is recognized by text that only TLS failures have.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -41,10 +41,10 @@ _OUTCOME_OF_ERROR = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObservation:
-    """What one line says; `metrics` is still text. `None`: null or absent, so unknown."""
+    """A parsed line; `metrics` is still text. `None`: null or missing, so unknown."""
 
     t: float  # Unix seconds
-    target: str  # URL; "" where the line names none
+    target: str  # URL; "" if the line has none
     scrape: Call
     monotonic_s: float | None = None
     health: Call | None = None
@@ -63,74 +63,73 @@ class RawObservation:
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""What is known of a server from other paths than /metrics."""
+"""Server facts from paths other than /metrics."""
 
-_UNIX_SECONDS_MAX = 1e11  # the year 5138; beyond, no calendar of Python's can name the time
+_UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 
 
 _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Read one line.
+    """Parse one line.
 
     Raises:
-        ValueError: not a JSON object, without a time, or with a field that holds what cannot be its
-            value; the text says which.
+        ValueError: not a JSON object, no time, or an invalid field, which the text names.
     """
-    said = json_text.read(line)
-    if not isinstance(said, dict):
+    entry = json_text.read(line)
+    if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
-    t = _typed(said, "t", (int, float))
+    t = _typed(entry, "t", (int, float))
     if t is None or not 0 <= t < _UNIX_SECONDS_MAX:
-        raise ValueError("t: no Unix time")
-    metrics = _typed(said, "metrics", str)
-    gpus, models = said.get("gpus"), _typed(said, "models", list)
+        raise ValueError("t: not a Unix time")
+    metrics = _typed(entry, "metrics", str)
+    gpus, models = entry.get("gpus"), _typed(entry, "models", list)
     return RawObservation(
         t=float(t),
-        target=_typed(said, "target", str) or "",
-        monotonic_s=_typed(said, "monotonic_s", (int, float)),
-        scrape=_scrape(said, metrics),
-        health=_health(said),
+        target=_typed(entry, "target", str) or "",
+        monotonic_s=_typed(entry, "monotonic_s", (int, float)),
+        scrape=_scrape(entry, metrics),
+        health=_health(entry),
         metrics=metrics,
         gpus=None if gpus is None else trace_gpus.from_json(gpus),
-        process=_process(said),
-        cpu=trace_cpu.from_json(said.get("cpu")),
-        canary=_canary(said),
-        start_failure=_start_failure(said),
-        version=_typed(said, "version", str),
+        process=_process(entry),
+        cpu=trace_cpu.from_json(entry.get("cpu")),
+        canary=_canary(entry),
+        start_failure=_start_failure(entry),
+        version=_typed(entry, "version", str),
         models=None if models is None else tuple(map(str, models)),
-        max_model_len=_typed(said, "max_model_len", int),
-        sleeping=_typed(said, "sleeping", bool),
-        paused=_typed(said, "paused", bool),
-        recovering=_typed(said, "recovering", str),
+        max_model_len=_typed(entry, "max_model_len", int),
+        sleeping=_typed(entry, "sleeping", bool),
+        paused=_typed(entry, "paused", bool),
+        recovering=_typed(entry, "recovering", str),
     )
 
 
-def _typed(said: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> Any:
-    value = said.get(name)
+def _typed(entry: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> Any:
+    value = entry.get(name)
     if value is None:
         return None
     if not isinstance(value, kinds) or (value.__class__ is bool and kinds is not bool):
-        raise ValueError(f"{name}: {str(value)[:40]!r} is not its kind of value")
-    if isinstance(value, int | float) and not abs(value) < _NUMBER_MAX:  # infinities and NaN, too
-        raise ValueError(f"{name}: {str(value)[:40]!r} is beyond all numbers of an observation")
+        raise ValueError(f"{name}: {str(value)[:40]!r} has the wrong type")
+    if isinstance(value, int | float) and not abs(value) < _NUMBER_MAX:  # also infinities and NaN
+        raise ValueError(f"{name}: {str(value)[:40]!r} is out of range")
     return value
 
 
-def _scrape(said: dict[str, Any], metrics: str | None) -> Call:
-    status, error = _typed(said, "status", int), _typed(said, "error", str)
-    ok, outcome = _typed(said, "ok", bool), said.get("outcome")
+def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
+    status, error = _typed(entry, "status", int), _typed(entry, "error", str)
+    ok, outcome = _typed(entry, "ok", bool), entry.get("outcome")
     if outcome not in OUTCOMES:
         fine = error is None and (metrics is not None or ok is True)
         outcome = _outcome(fine, status, error)
-    latency_s = _typed(said, "latency_s", (int, float)) or 0.0
-    kept = bool(_typed(said, "kept", bool))
+    latency_s = _typed(entry, "latency_s", (int, float)) or 0.0
+    kept = bool(_typed(entry, "kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
 def _outcome(fine: bool, status: int | None, error: str | None) -> str:
-    """Work out how a call ended from what a recording without `outcome` says of it."""
+    """Derive the outcome of a call in a recording without `outcome`."""
     if status is not None and status not in _HTTP_OK:
         return "http"
     if fine:
@@ -139,23 +138,23 @@ def _outcome(fine: bool, status: int | None, error: str | None) -> str:
     for outcome, words in _OUTCOME_OF_ERROR:
         if any(word in text for word in words):
             return outcome
-    return "disconnected"  # it ended without an answer, and the text does not say how
+    return "disconnected"  # no answer, and no known error text
 
 
-def _health(said: dict[str, Any]) -> Call | None:
-    status, error = _typed(said, "health", int), _typed(said, "health_error", str)
-    outcome = said.get("health_outcome")
+def _health(entry: dict[str, Any]) -> Call | None:
+    status, error = _typed(entry, "health", int), _typed(entry, "health_error", str)
+    outcome = entry.get("health_outcome")
     if status is None and error is None and outcome is None:
         return None
     if outcome not in OUTCOMES:
         outcome = _outcome(status is not None and error is None, status, error)
-    latency_s = _typed(said, "health_latency_s", (int, float)) or 0.0
-    kept = bool(_typed(said, "health_kept", bool))
+    latency_s = _typed(entry, "health_latency_s", (int, float)) or 0.0
+    kept = bool(_typed(entry, "health_kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
 
 
-def _process(said: dict[str, Any]) -> ProcessState | None:
-    entry = _typed(said, "process", dict) or {}
+def _process(line: dict[str, Any]) -> ProcessState | None:
+    entry = _typed(line, "process", dict) or {}
     pid = _typed(entry, "pid", int)
     if pid is None:
         return None
@@ -163,8 +162,8 @@ def _process(said: dict[str, Any]) -> ProcessState | None:
     return ProcessState(pid=pid, start_time=start_time, alive=_typed(entry, "alive", bool))
 
 
-def _canary(said: dict[str, Any]) -> CanaryCall | None:
-    entry = _typed(said, "canary", dict) or {}
+def _canary(line: dict[str, Any]) -> CanaryCall | None:
+    entry = _typed(line, "canary", dict) or {}
     ok = _typed(entry, "ok", bool)
     if ok is None:
         return None
@@ -177,8 +176,8 @@ def _canary(said: dict[str, Any]) -> CanaryCall | None:
     )  # fmt: skip
 
 
-def _start_failure(said: dict[str, Any]) -> StartFailure | None:
-    entry = _typed(said, "start_failure", dict) or {}
+def _start_failure(line: dict[str, Any]) -> StartFailure | None:
+    entry = _typed(line, "start_failure", dict) or {}
     failure, deterministic = _typed(entry, "class", str), _typed(entry, "deterministic", bool)
     if failure is None or deterministic is None:
         return None
@@ -191,10 +190,10 @@ def _start_failure(said: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """Write an observation and the text it was read from as one line, newline included.
+    """Serialize an observation and its metrics text as one line with its newline.
 
-    `target` stands for the observation's own where that is a name and not a URL. Credentials in
-    URLs and error texts are left out.
+    `target` replaces the observation's own, if that is a name and not a URL. Credentials in URLs and error texts are
+    redacted.
     """
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
@@ -202,21 +201,20 @@ def to_line(observation: Observation, body: str | None, *, target: str | None = 
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Put a line together from `remainder`'s text and from `gpus`, which is JSON already."""
+    """Join a line from `remainder`'s text and `gpus`, which is JSON already."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
 
 
 def _kept(**calls: Call | None) -> dict[str, bool]:
-    """Return those made on a connection that had answered before."""
     return {key: True for key, call in calls.items() if call is not None and call.kept}
 
 
 def remainder(observation: Observation) -> str:
-    """Write all but time, target, metrics text and GPUs, as the inside of a JSON object."""
+    """Serialize all but time, target, metrics text and GPUs, as the inside of a JSON object."""
     scrape, health = observation.scrape, observation.health
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ok": scrape.outcome == "ok",
         "status": scrape.status,
         "error": scrape.error and redacted(scrape.error),
@@ -226,30 +224,30 @@ def remainder(observation: Observation) -> str:
         **_kept(kept=scrape, health_kept=health),
     }
     if health is not None:
-        told["health_outcome"], told["health_latency_s"] = health.outcome, health.latency_s
+        entry["health_outcome"], entry["health_latency_s"] = health.outcome, health.latency_s
         if health.error is not None:
-            told["health_error"] = redacted(health.error)
+            entry["health_error"] = redacted(health.error)
     if observation.monotonic_s is not None:
-        told["monotonic_s"] = observation.monotonic_s
+        entry["monotonic_s"] = observation.monotonic_s
     if (process := observation.process) is not None:
-        told["process"] = {
+        entry["process"] = {
             "pid": process.pid, "start_time": process.start_time, "alive": process.alive,
         }  # fmt: skip
-    told |= trace_cpu.told(observation.cpu)
+    entry |= trace_cpu.to_json(observation.cpu)
     if observation.canary is not None:
-        told["canary"] = _canary_to_json(observation.canary)
+        entry["canary"] = _canary_to_json(observation.canary)
     if (failed := observation.start_failure) is not None:
-        told["start_failure"] = {**failed.published(), "sentence": failed.sentence}
+        entry["start_failure"] = {**failed.published(), "sentence": failed.sentence}
     if observation.reading is not None:
         server = observation.reading.server
         for name in SERVER_FIELDS:
             if (value := getattr(server, name)) is not None:
-                told[name] = value
-    return _encode(told)[1:-1]
+                entry[name] = value
+    return _encode(entry)[1:-1]
 
 
 def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
     error = canary.error and redacted(canary.error)
-    said = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    more = {"outcome": canary.outcome, "engine": canary.engine}  # beyond the published keys
-    return said | {name: value for name, value in more.items() if value is not None}
+    entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
+    more = {"outcome": canary.outcome, "engine": canary.engine}  # our own keys
+    return entry | {name: value for name, value in more.items() if value is not None}

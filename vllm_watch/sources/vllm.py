@@ -1,8 +1,8 @@
-"""One vLLM server, asked over HTTP: /metrics, /health, /version, /v1/models → one Observation a look.
+"""Poll one vLLM server over HTTP: /metrics, /health, /version, /v1/models → one Observation per poll.
 
-Every call is a bounded GET (several of vLLM's endpoints change the engine, but only on POST). What
-costs the engine nothing is asked at each look; what rarely changes is asked when the server is first
-seen, when its process begins anew, and every ten minutes.
+Every call is a bounded GET (several of vLLM's endpoints change the engine, but only on POST). Paths that cost the
+engine nothing are polled each time; rarely changing ones when the server is first seen, when its process restarts,
+and every ten minutes.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""How often version and models are asked again: LoRA adapters may come and go without a restart."""
+"""Interval between reads of version and models: LoRA adapters may come and go without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is read beside the event loop: to learn its series may take half a second, at each look anew."""
+"""A longer body is parsed outside the event loop: learning its series may take half a second, at each poll."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
-_PAGE_BYTES = 64 << 10  # by which a page of HTML is known
+_PAGE_BYTES = 64 << 10  # enough to recognize an HTML page
 _MODELS_MAX = 100
 _TOKENS_MAX = 1e12
 _FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
 
 
 class ScrapeLimits(Protocol):
-    """What a source reads of the settings `scrape`."""
+    """The part of the settings `scrape` that a source reads."""
 
     @property
     def connect_timeout_seconds(self) -> float: ...
@@ -57,25 +57,25 @@ class ScrapeLimits(Protocol):
     @property
     def api_key_file(self) -> Path | None: ...
     @property
-    def tls_config(self) -> Any: ...  # as http.Limits takes it
+    def tls_config(self) -> Any: ...  # as in http.Limits
 
 
 class Look(NamedTuple):
-    """One look: what was seen, the raw body that recordings keep, and each call made, by its source."""
+    """One poll: the observation, the raw body for recordings, and each call by source."""
 
     observation: Observation
     body: str | None
     calls: tuple[tuple[str, Call], ...]
-    lines: Lines | None = None  # the same body, where it was read line by line
+    lines: Lines | None = None  # the body, if it was parsed line by line
 
 
 class VllmSource:
-    """Asks one server. Looks must not overlap; the session is shared and belongs to the caller."""
+    """Polls one server. Polls must not overlap; the caller owns the shared session."""
 
     def __init__(
         self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
     ) -> None:  # fmt: skip
-        """`neighbours` are told of where a target on this host refuses."""
+        """`neighbours`: the other local servers, named if a local target refuses connections."""
         self.target = target
         self._settings = settings
         self._session = session
@@ -85,10 +85,9 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        self.local = is_loopback(
-            urlsplit(target.url).hostname or ""
-        )  # are this host's GPUs those it may run on?
+        # Compressing a body of 50 kB pays off between machines; on one machine it only costs the engine.
+        # Local also means that this host's GPUs may be its GPUs.
+        self.local = is_loopback(urlsplit(target.url).hostname or "")
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
         self._neighbours = neighbours
@@ -98,18 +97,16 @@ class VllmSource:
         self._next_identify_s = float("-inf")
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
-        self._work: list[
-            tuple[float | None, float | None]
-        ] = []  # of each engine, at the poll before
-        self._switches: dict[str, str] = {}  # those of _SWITCHES that exist here
+        self._work: list[tuple[float | None, float | None]] = []  # per engine, at the last poll
+        self._switches: dict[str, str] = {}  # the _SWITCHES that this server has
 
     async def observe(self) -> Look:
-        """Look once. The observation's time is that at which the metrics arrived, or failed to."""
+        """Poll once. The observation's time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
         if health_due:
-            # A little early is due too: looks come at intervals that jitter.
+            # Slightly early counts as due: poll intervals jitter.
             self._next_health_s = now_s + self._settings.health_interval_seconds * 0.9
             metrics, health = await asyncio.gather(self._metrics(), self._health())
             calls.append(("health", health))
@@ -121,19 +118,19 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # Of one that makes no step it is asked at once whether somebody has put it to rest.
+            # If an engine makes no step, check at once if it sleeps or is paused.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
             calls += await self._identify(reading, monotonic_s, switches_due=health_due or still)
             completed(reading.server, **self._known)
             if reading.vllm and self.local and self._neighbours is not None:
-                self._neighbours.heard(self.target.url)
+                self._neighbours.answered(self.target.url)
         observation = Observation(
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Handed on, not kept: the lines one by one are 40 kB, until the next look of each target.
+        # Passed on, not kept: the lines are 40 kB per target until the next poll.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -143,25 +140,24 @@ class VllmSource:
             known=self._answered,
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
-            answer.call = await self._neighbours.told(answer.call, self.target.url)
-        # Counters are as old as the answer, not as the question: a busy server answers late. Nor as old as
-        # this moment: with many targets an answer may wait for its turn.
+            answer.call = await self._neighbours.explain(answer.call, self.target.url)
+        # Counters are as old as the response, not as the request (a busy server answers late) nor as now (with many
+        # targets a response may be waiting to be read).
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
             self._answered = True
-            self._metrics_url = answer.url  # so that an old vLLM's redirect is followed once
-        else:  # by the next answer it may be another vLLM
+            self._metrics_url = answer.url  # follow an old vLLM's redirect only once
+        else:  # the next answer may come from another vLLM
             self._metrics_url = f"{self.target.url}/metrics"
         return answer
 
     async def _parsed(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
-        """Beside the event loop where it is long."""
         if len(answer.body) <= LOOP_BYTES_MAX:
             with suppress(TooManyLinesError):
                 return self._read(answer, LOOP_LINES_MAX)
         try:
-            return await threads.computed(lambda: self._read_long(answer))
+            return await threads.compute(lambda: self._read_long(answer))
         except MemoryError as error:
             return _no_memory(answer.call, error), None, None
 
@@ -169,7 +165,7 @@ class VllmSource:
         try:
             return self._read(answer)
         finally:
-            allocator.give_back_small_pieces()
+            allocator.trim_heap()
 
     def _read(
         self, answer: http.Answer, lines_max: int = SERIES_MAX
@@ -179,7 +175,7 @@ class VllmSource:
             return call, None, None
         try:
             body = _whole(answer.body.decode())
-            if len(body) > LOOP_BYTES_MAX:  # it would be there twice while it is read
+            if len(body) > LOOP_BYTES_MAX:  # avoid a second copy during parsing
                 answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
@@ -222,34 +218,34 @@ class VllmSource:
             try:
                 key = await asyncio.to_thread(what_answered.read_key, self._settings.api_key_file)
             except OSError as error:
-                said = f"the API key file cannot be read: {error.strerror}"
-                return Call(outcome="http", error=said)
+                cause = f"the API key file cannot be read: {error.strerror}"
+                return Call(outcome="http", error=cause)
             headers["Authorization"] = f"Bearer {key}"
         return await self._ask_json("/v1/models", _models, headers)
 
     async def _ask_switches(self) -> list[tuple[str, Call]]:
         asked = dict(self._switches)
         calls = await asyncio.gather(
-            *(self._ask_json(path, _UNDERSTOOD[name]) for name, path in asked.items())
+            *(self._ask_json(path, _PARSERS[name]) for name, path in asked.items())
         )
         for name, call in zip(asked, calls, strict=True):
             if call.status in _NO_SUCH_PATH:
-                del self._switches[name]  # not in this version, or not switched on
+                del self._switches[name]  # not in this version, or not enabled
             if name == "recovering" and call.outcome != "ok":
-                self._known.pop(name, None)  # a dead engine is not waited for
+                self._known.pop(name, None)  # a dead engine does not recover
         return [("sleep", call) for call in calls if call.outcome != "http"]
 
     async def _ask_json(
         self,
         path: str,
-        understand: Callable[[Any], Mapping[str, Any]],
+        parse: Callable[[Any], Mapping[str, Any]],
         headers: dict[str, str] | None = None,
     ) -> Call:
         answer = await http.get(self._session, self.target.url + path, self._small, headers or {})
         if answer.call.outcome != "ok":
             return answer.call
         try:
-            self._known.update(understand(json_text.read(answer.body)))
+            self._known.update(parse(json_text.read(answer.body)))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
         return answer.call
@@ -261,12 +257,12 @@ def _whole(body: str) -> str:
     return body
 
 
-def _version(said: Any) -> Mapping[str, Any]:
-    return {"version": _text(said["version"], 64)}
+def _version(document: Any) -> Mapping[str, Any]:
+    return {"version": _text(document["version"], 64)}
 
 
-def _models(said: Any) -> Mapping[str, Any]:
-    cards = said["data"][:_MODELS_MAX]
+def _models(document: Any) -> Mapping[str, Any]:
+    cards = document["data"][:_MODELS_MAX]
     lengths = [card["max_model_len"] for card in cards if card.get("max_model_len") is not None]
     return {
         "models": tuple(_text(card["id"], 256) for card in cards),
@@ -274,16 +270,16 @@ def _models(said: Any) -> Mapping[str, Any]:
     }
 
 
-def _text(said: object, characters_max: int) -> str:
-    """Without halves of characters, which JSON can name and no reader takes; and without our own key, which it knows."""
-    return redacted(str(said)[:characters_max].encode(errors="replace").decode())
+def _text(value: object, characters_max: int) -> str:
+    """Replace lone surrogates, which JSON allows and UTF-8 does not, and redact our own API key."""
+    return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 
-def _recovering(said: Any) -> Mapping[str, Any]:
-    """From /fault_tolerance/status (vLLM 0.32+): one whose executor is gone is `dead`, and nobody can recover it."""
+def _recovering(document: Any) -> Mapping[str, Any]:
+    """Parse /fault_tolerance/status (vLLM 0.32+). Status `dead` (executor gone) cannot recover."""
     faults = [
         f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
-        for each in said["engines"][:_FAULTS_MAX]
+        for each in document["engines"][:_FAULTS_MAX]
         if each["status"] == "unhealthy"
     ]
     return {"recovering": " and ".join(faults) or None}
@@ -294,9 +290,9 @@ _SWITCHES = {
 }  # fmt: skip
 """The first two need vLLM's development mode, the third --enable-fault-tolerance."""
 
-_UNDERSTOOD: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
-    "sleeping": lambda said: {"sleeping": bool(said["is_sleeping"])},
-    "paused": lambda said: {"paused": bool(said["is_paused"])},
+_PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
+    "sleeping": lambda document: {"sleeping": bool(document["is_sleeping"])},
+    "paused": lambda document: {"paused": bool(document["is_paused"])},
     "recovering": _recovering,
 }
 

@@ -1,11 +1,11 @@
-"""Our field → every name vLLM has used for it, newest first. A rename in vLLM edits only this file.
+"""Our field → every name vLLM has used for it, newest first. A rename in vLLM changes only this file.
 
-Names are families as vLLM writes them on the wire (text format): a counter with its `_total`, a
-histogram without `_bucket`, `_sum`, `_count`. Where a body carries several names of one field (vLLM
-keeps an old name beside the new one for a release or two) the first that is there is read.
+Names are families as in vLLM's text format: a counter with its `_total`, a histogram without `_bucket`, `_sum`,
+`_count`. If a body has several names of one field (vLLM keeps an old name for a release or two), the first one
+present is read.
 
 Source: vLLM's own metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
-`vllm/v1/metrics/loggers.py` and its neighbours for V1). In the notes, "V0 to 0.10.2" means inclusive.
+`vllm/v1/metrics/loggers.py` and nearby files for V1). In the notes, "V0 to 0.10.2" is inclusive.
 """
 
 from collections.abc import Collection
@@ -14,19 +14,19 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """How a field's value is put together from its series."""
+    """How a field's value is computed from its series."""
 
-    SUM = "sum"  # one number; several series (model names, processes) are added
-    MAX = "max"  # one number; of several series the largest (a ratio cannot be added)
-    HISTOGRAM = "histogram"  # buckets, sum and count; series with the same bound are added
+    SUM = "sum"  # one number: the sum of all series (model names, processes)
+    MAX = "max"  # one number: the largest (ratios cannot be added)
+    HISTOGRAM = "histogram"  # buckets, sum and count; equal bounds are added
     LABELLED = "labelled"  # one number per value of `label`
-    FAMILIES = "families"  # one number per name that is there: its own, or its histogram's count
-    INFO = "info"  # the labels themselves, of the series with the highest value (vLLM: a time)
+    FAMILIES = "families"  # one number per name present: its own, or its histogram's count
+    INFO = "info"  # the labels of the series with the highest value (vLLM: a time)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a field is found. `scale` turns the wire's unit into seconds, where it is another."""
+    """The source of a field. `scale` converts the exported unit to seconds."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ def _each(*names: str) -> Field:
 
 
 def short(name: str) -> str:
-    """The name of a family as a field that has several is keyed by it."""
+    """Return a family's key in a field of kind FAMILIES."""
     return name.removeprefix("vllm:").removesuffix("_total")
 
 
@@ -75,9 +75,7 @@ FIELDS: dict[str, Field] = {
     "generation_tokens": _sum("vllm:generation_tokens_total"),
     "total_tokens": _sum("vllm:tokens_total"),  # V0 0.6.4 to 0.7.3: declared, never written
     "request_success": _by("finished_reason", "vllm:request_success_total"),
-    "iteration_tokens": _histogram(
-        "vllm:iteration_tokens_total"
-    ),  # a histogram in spite of its _total
+    "iteration_tokens": _histogram("vllm:iteration_tokens_total"),  # a histogram despite its _total
     "engine_steps": _sum("vllm:engine_steps_total"),  # proposed: vLLM #51329
     "last_engine_iteration": _max("vllm:last_engine_iteration_timestamp_seconds"),  # vLLM #42138
     "prompt_tokens_by_source": _by("source", "vllm:prompt_tokens_by_source_total"),  # 0.16.0+
@@ -116,7 +114,7 @@ FIELDS: dict[str, Field] = {
         "vllm:gpu_prefix_cache_hit_rate"
     ),  # V0 0.5.5+; -1: caching is off
     "cpu_prefix_cache_hit_rate": _max("vllm:cpu_prefix_cache_hit_rate"),
-    # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, as the KV usage was
+    # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, like the KV usage
     "prefix_cache_queries": _sum(
         "vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"
     ),
@@ -132,7 +130,7 @@ FIELDS: dict[str, Field] = {
     "num_requests_kv_fetch_by_stage": _by(
         "stage", "vllm:num_requests_kv_fetch_by_stage"
     ),  # 0.32.0+
-    # KV from other servers and from below the GPU: connectors (0.13.0+) and offload (0.24.0+), where they are switched on
+    # KV from other servers and from below the GPU: connectors (0.13.0+) and offload (0.24.0+), if enabled
     "kv_failures": _each(
         "nixl_num_failed_transfers_total",
         "nixl_num_failed_notifications_total",
@@ -162,7 +160,7 @@ FIELDS: dict[str, Field] = {
         "kv_offload_load_bytes_total",
         "kv_offload_store_bytes_total",
     ),
-    # Under way now: level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
+    # Running now: level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
     "operations_in_flight": _each(
         "sleep_mode_operations_in_flight", "rl_weight_update_operations_in_flight"
     ),
@@ -183,12 +181,12 @@ FIELDS: dict[str, Field] = {
     "estimated_write_bytes_per_gpu": _sum("vllm:estimated_write_bytes_per_gpu_total"),
     "avg_prompt_throughput": _sum("vllm:avg_prompt_throughput_toks_per_s"),  # V0 to 0.6.6.post1
     "avg_generation_throughput": _sum("vllm:avg_generation_throughput_toks_per_s"),
-    # the API server, all its handlers but /health and the like; by class of status ("2xx")
+    # the API server, all handlers except /health and similar; by status class ("2xx")
     "http_responses": _by("status", "http_requests_total"),
-    # the API server's process. With several API servers, and behind the Rust frontend, absent.
+    # the API server's process. Absent with several API servers, and with the Rust frontend.
     "process_start_time": _max("process_start_time_seconds"),
 }
-"""Every field of EngineSample that is read from series of its own (all but `http` and the identity)."""
+"""Every field of EngineSample with series of its own (all but `http` and the identity)."""
 
 PROCESS = {
     "process_open_fds": "process_open_fds",
@@ -205,10 +203,10 @@ NOT_READ = frozenset(
         "vllm:mooncake_store_operation_time_seconds",
     )
 )  # fmt: skip
-"""Known, and in no field: how large a transfer of KV was says nothing that its failures and its count do not."""
+"""Known but unused: the size of a KV transfer adds nothing to its failures and its count."""
 
 HTTP_REQUESTS = "http_requests_total"
-"""Of the FastAPI instrumentator, 0.8.3+: requests by handler, method and status class ("2xx")."""
+"""From the FastAPI instrumentator, 0.8.3+: requests by handler, method and status class ("2xx")."""
 
 HTTP_TOTALS = {
     "request_duration_seconds": "http_request_duration_seconds",
@@ -216,7 +214,7 @@ HTTP_TOTALS = {
     "request_size_bytes": "http_request_size_bytes",
     "response_size_bytes": "http_response_size_bytes",
 }
-"""Part of the `http` field → its family; the `_sum` and `_count` over all handlers are read."""
+"""Part of the `http` field → its family; `_sum` and `_count` over all handlers are read."""
 
 V0_ONLY = frozenset(
     (
@@ -225,7 +223,7 @@ V0_ONLY = frozenset(
         "vllm:avg_prompt_throughput_toks_per_s",
     )
 )
-"""Series that only a V0 engine has, in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
+"""Series of V0 engines only, in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
 
 V1_ONLY = frozenset(
     (
@@ -234,15 +232,15 @@ V1_ONLY = frozenset(
         "vllm:prompt_tokens_created",
     )
 )
-"""Series that only a V1 engine has: V0 never made `_created` series (disable_created_metrics)."""
+"""Series of V1 engines only: V0 never made `_created` series (disable_created_metrics)."""
 
 _SANITIZED = "ray_vllm_"
 
 
 def canonical(name: str) -> str:
-    """A series' name as vLLM's own /metrics spells it.
+    """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent puts `ray_` before it, and from vLLM 0.11.0 Ray gets it without the colon.
+    Ray's agent adds the prefix `ray_`, and from vLLM 0.11.0 Ray gets the name without the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -254,7 +252,7 @@ def canonical(name: str) -> str:
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
 _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
-"""Of NVIDIA's own: the first is of stop and length only, and the sum of both is request_finish_total."""
+"""NVIDIA's own: the first counts stop and length only; the sum of both is request_finish_total."""
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")
@@ -262,12 +260,12 @@ _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in fi
 
 
 def is_nim(names: Collection[str]) -> bool:
-    """Are these the series of an NVIDIA NIM, which gives vLLM's names without their prefix?"""
+    """Return True for the series of an NVIDIA NIM: vLLM's names without their prefix."""
     return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
 
 
 def of_nim(name: str) -> str:
-    """A series' name as vLLM spells it; of what is not vLLM's its own."""
+    """Return a series' name as in vLLM; other names unchanged."""
     bases = {name, *(name.removesuffix(each) for each in _SUFFIXES)}
     if name in _NIM_OWN or not bases & _PLAIN:
         return _NIM_OTHER.get(name, name)
@@ -278,7 +276,7 @@ UNKNOWN_FAMILIES_MAX = 100
 
 
 def unknown_families(names: Collection[str]) -> tuple[str, ...]:
-    """Families of these series that are neither read nor known to say nothing; UNKNOWN_FAMILIES_MAX at most."""
+    """Return families that are neither read nor in NOT_READ; UNKNOWN_FAMILIES_MAX at most."""
     known = NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
     for name in names:

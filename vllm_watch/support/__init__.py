@@ -1,1 +1,1 @@
-"""What every part may use and none of them is about."""
+"""Helpers that any part may use."""

@@ -1,6 +1,6 @@
-"""Counts in words."""
+"""Format counts."""
 
 
 def requests(count: float) -> str:
-    """As in "1 request" and "3 requests"."""
+    """Return "1 request" or "3 requests"."""
     return f"{count:.0f} request{'' if round(count) == 1 else 's'}"

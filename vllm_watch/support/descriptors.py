@@ -1,10 +1,10 @@
-"""How this process shares out its file descriptors, so that whoever wants many leaves the others some.
+"""Share out this process' file descriptors, so that no use starves the others.
 
-A shell gives 1,024. Connections to engines wait for their share; the page, Prometheus and health checks have theirs; the
-rest is for the state file, logs, hooks and the GPU driver.
+A shell's limit is 1,024. Connections to engines wait for their share; the page, Prometheus and health checks have theirs;
+the rest is for the state file, logs, hooks and the GPU driver.
 """
 
-import concurrent.futures.thread  # noqa: F401 - asyncio loads it when it ends, which needs a descriptor
+import concurrent.futures.thread  # noqa: F401 - asyncio loads it at its end, which needs a descriptor
 import resource
 
 import structlog
@@ -12,20 +12,20 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines; some programs that hooks start walk through all that they could have."""
+"""Enough for tens of thousands of engines; some programs run by hooks iterate over all possible descriptors."""
 
 OWN = 64
-"""State file, logs, sockets of the service manager, pipes of a hook, the driver: some 20, more for a moment."""
+"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20, briefly more."""
 
 CALLERS_MAX = 512
-"""Connections that are served."""
+"""Connections served."""
 
 PER_TARGET = 2
-"""`/metrics` and `/health` are asked at the same time."""
+"""`/metrics` and `/health` are polled at the same time."""
 
 
 def raise_limit() -> None:
-    """Raise the soft limit as far as the hard one lets us."""
+    """Raise the soft limit as far as the hard one allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -33,22 +33,22 @@ def raise_limit() -> None:
 
 
 def limit() -> int:
-    """Return how many this process may have."""
+    """Return this process' limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return WANTED if soft == resource.RLIM_INFINITY else soft
 
 
 def for_callers() -> int:
-    """Return how many connections are served at the same time."""
+    """Return how many connections are served concurrently."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Return how many connections to engines are open at the same time."""
+    """Return how many connections to engines may be open concurrently."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 
-def say_if_few(targets: int) -> None:
+def warn_if_few(targets: int) -> None:
     """Log a warning if targets must wait for each other's connections."""
     if targets * PER_TARGET > for_engines():
         _log.warning(

@@ -1,8 +1,8 @@
-"""Durations in words."""
+"""Format durations."""
 
 _MINUTES_FROM_SECONDS = 90.0
 
 
 def in_words(seconds: float) -> str:
-    """In seconds, or from a minute and a half on in minutes."""
+    """Return seconds, or minutes from a minute and a half."""
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60.0:.0f} min"

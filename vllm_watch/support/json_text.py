@@ -1,11 +1,11 @@
-"""The one way to read JSON that came from elsewhere: `json.loads` raises another error for one that is nested too deep."""
+"""The only way to parse foreign JSON: `json.loads` raises RecursionError if it is nested too deeply."""
 
 import json
 from typing import Any
 
 
 def read(text: str | bytes | bytearray) -> Any:
-    """Return what JSON holds. Raises ValueError, also for one that is nested too deep."""
+    """Parse JSON. Raises ValueError, also if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,8 +1,7 @@
-"""Logs: one line per change of state, for people on a terminal and as JSON anywhere else.
+"""Logs: one line per change of state; readable on a terminal, JSON anywhere else.
 
-structlog's lines and those of the standard library (aiohttp, asyncio, warnings) go through one
-renderer, and through one filter that keeps secrets out. Into systemd's journal each line begins with
-its priority, so that `journalctl -p warning` finds it.
+Lines of structlog and of the standard library (aiohttp, asyncio, warnings) pass one renderer and one filter for
+secrets. In systemd's journal each line begins with its priority, for `journalctl -p warning`.
 """
 
 import logging
@@ -17,15 +16,15 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
-_DEPTH_MAX = 4  # deeper values are shown as text; nothing we log is nested deeper
-# aiohttp writes one line per request: that would be a line per scrape of ourselves.
+_DEPTH_MAX = 4  # deeper values are shown as text; none of our logs nests deeper
+# aiohttp logs each request: a line per scrape of ourselves.
 _QUIET_LOGGERS = ("aiohttp.access",)
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's, as sd-daemon(3) wants them at the beginning of a line: <4>."""
+"""syslog's, as the line prefix of sd-daemon(3): <4>."""
 
 
 class LogChoice(Protocol):
-    """What is read of the settings `log`."""
+    """The settings `log`."""
 
     @property
     def level(self) -> str: ...
@@ -34,7 +33,7 @@ class LogChoice(Protocol):
 
 
 def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` (None: stderr) as the settings say; may be called again on reload."""
+    """Send all logs to `stream` (None: stderr); may be called again on reload."""
     stream = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     for_people = settings.format == "console" or (settings.format == "auto" and stream.isatty())
@@ -71,17 +70,17 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Processor:
-    # A plain traceback: the colourful one prints local variables, and with them keys.
+    # A plain traceback: the coloured one prints local variables, and keys with them.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """Does systemd's journal read this very stream? It says which file it gave us."""
+    """Return True if systemd's journal reads this stream: JOURNAL_STREAM identifies its file."""
     try:
         file = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # closed, or none that the kernel knows of
+    except (OSError, ValueError):  # closed, or not a real file
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 

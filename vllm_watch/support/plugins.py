@@ -1,4 +1,4 @@
-"""Finds the modules of a folder that grows often, so that adding one is adding one file."""
+"""Find the modules of a folder, so that adding a kind means adding one file."""
 
 import importlib
 import pkgutil
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
-CONTRACT = "base"  # the module of each such folder that says what the others must be
+CONTRACT = "base"  # the module that defines the others' contract
 
 
 @cache
 def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
-    """Return the modules of `package` that define every name of `needs`, by name.
+    """Return the modules of `package` that define every name in `needs`, sorted by name.
 
-    What has only some of the names is a helper of the folder. The contract itself is left out.
+    Modules with only some of the names are helpers. The contract is left out.
     """
     folder = importlib.import_module(package)
     found = sorted(each.name for each in pkgutil.iter_modules(folder.__path__))
@@ -22,5 +22,5 @@ def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
 
 
 def slug(module: ModuleType) -> str:
-    """Return the name that stands for the module in configuration, metrics and docs."""
+    """Return the module's name in configuration, metrics and docs."""
     return module.__name__.rpartition(".")[2]

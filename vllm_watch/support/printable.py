@@ -1,8 +1,8 @@
-"""Text from elsewhere, as it may be shown: on a terminal an escape sequence does more than say something."""
+"""Make foreign text safe for a terminal: escape sequences in it are shown, not executed."""
 
 
 def printable(text: str) -> str:
-    """Return it with every control character but line ends as it is written in source: ``\\x1b``."""
+    """Return it with control characters, except line ends, as in source code: ``\\x1b``."""
     return "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that we make: for their owner only, and never through a link that somebody laid there."""
+"""Create files and folders for their owner only, and never through a symlink."""
 
 import errno
 import os
@@ -11,15 +11,15 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 def own_folder(folder: Path) -> None:
-    """Make the folder if it is missing. Raises OSError, also where a link stands in its place."""
+    """Create the folder if it is missing. Raises OSError, also for a symlink in its place."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     refuse_odd(folder)
 
 
 def refuse_odd(path: Path) -> None:
-    """Raise OSError unless a file, a folder or nothing is there.
+    """Raise OSError unless the path is a file, a folder or missing.
 
-    What is written through a link lands in a place of another's choice; a pipe or device blocks or never ends.
+    A symlink would redirect the write to a place of another's choice; a pipe or device blocks or never ends.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -32,7 +32,7 @@ def refuse_odd(path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open(..., opener=opener)`: a new file is its owner's only; no link, pipe or device is opened."""
+    """For `open(..., opener=opener)`: a new file is private; symlinks, pipes and devices are refused."""
     refuse_odd(Path(path))
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
@@ -41,5 +41,4 @@ def opener(path: str, flags: int) -> int:
 
 
 def _link(path: str) -> OSError:
-    said = "a link stands there, and nothing is written through links: remove it"
-    return OSError(errno.ELOOP, said, path)
+    return OSError(errno.ELOOP, "is a symlink; refusing to write through it: remove it", path)

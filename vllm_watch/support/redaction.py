@@ -1,10 +1,10 @@
-"""Keeps secrets out of what people read: logs, configuration errors, recordings, notifications, printed settings.
+"""Remove secrets from all output: logs, configuration errors, recordings, notifications, printed settings.
 
-Twice: by what looks like a secret, and by value: what was read from a file of keys is known, and is hidden
-wherever it turns up, such as in the words of a server that repeats the key that it refuses.
+In two ways: by pattern, and by value: secrets read from key files are known, and hidden anywhere, for example in the
+message of a server that repeats the key it refused.
 
-A stranger writes the text, so every expression takes time in proportion to its length: each begins at the
-beginning of a word only, gives nothing back that it took, and ends where what it opened is never closed.
+The text is untrusted, so every expression takes linear time: each starts only at the beginning of a word, does not
+backtrack, and ends even if a bracket or quote is never closed.
 """
 
 import re
@@ -17,12 +17,12 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# What is opened and never closed was cut: it is hidden to the end of the line, of a list to the end.
+# An unclosed quote or bracket means truncation: hide to the end of the line, or of a list.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
 _ASSIGNED = re.compile(rf"((?<![\w-]){_NAME})=(?!\[hidden\]){_VALUE}", re.IGNORECASE)
-# As Python, JSON and YAML write mappings: 'api_key': ['...'], "token": "...", token: ...
+# Mappings of Python, JSON and YAML: 'api_key': ['...'], "token": "...", token: ...
 _MAPPED = re.compile(
     rf"""(['"]{_NAME}['"]\s*+:\s*+)(?!\[hidden\]|None\b|null\b|True\b|true\b|False\b|false\b){_VALUE}""",
     re.IGNORECASE,
@@ -32,12 +32,12 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# As in a command, and as in the list that a command is: "--api-key", "VALUE".
+# In a command, and in a command as a list: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# A scheme that is not known hides with what follows it.
+# An unknown scheme is hidden with the value.
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
@@ -46,27 +46,27 @@ _HEADER = re.compile(
 _COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
-_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # in words a token has no digit
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # a digit tells it from prose
 _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""Shapes that keys are issued in: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba,
+"""Formats of issued keys: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba,
 DigitalOcean, Google, and JWTs."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Where chats and pagers take messages: whoever knows the path may post there."""
+"""Webhook paths of chats and pagers: the path itself is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Shorter ones would turn up by chance."""
+"""Shorter secrets would match by chance."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
-def never_show(secret: str) -> None:
-    """Hide this value from now on wherever it turns up."""
+def redact_always(secret: str) -> None:
+    """Hide this value anywhere from now on."""
     if len(secret) >= _KNOWN_CHARACTERS_MIN and secret not in _known:
         _known[secret] = None
         while len(_known) > _KNOWN_MAX:
@@ -75,18 +75,18 @@ def never_show(secret: str) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Does the name's last word promise a secret? `api_key` does; `tokens` and `api_key_file` do not."""
+    """Return True if the name's last word means a secret: `api_key` does; `tokens` and `api_key_file` do not."""
     return re.split(r"[._\-\s]+", name.lower())[-1] in _SECRET_WORDS
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the beginning of a stranger's text, redacted. It is cut first: however long it was, that costs nothing."""
+    """Return the beginning of foreign text, redacted. Cutting first keeps long texts cheap."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return whole words of the beginning: what is cut in the middle may be a secret that is not known as one."""
+    """Return whole words of the beginning: half a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -94,7 +94,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without userinfo and queries of URLs, credentials, `token=…`, and what is known."""
+    """Return the text without userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -114,7 +114,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a URL of which the path is the secret, as a chat's webhook has one, without it."""
+    """Return a URL without its path, which is the secret of a chat's webhook."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
@@ -126,14 +126,14 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _safe_word(found: re.Match[str]) -> str:
-    """A URL, or several: without userinfo, and without what its query holds; how a query is called is told."""
+    """Redact a URL, or several: userinfo and query values; query names stay."""
     word = found[0]
     scheme, mark, rest = word.partition("://")
     if not mark:
         return word
     if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
         return without_path(word)
-    if "@" in rest:  # up to the last: a password may hold / and @
+    if "@" in rest:  # the last one: a password may contain / and @
         rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
     path, mark, query = rest.partition("?")
     if mark:
@@ -141,9 +141,9 @@ def _safe_word(found: re.Match[str]) -> str:
     return f"{scheme}://{rest}"
 
 
-@lru_cache(maxsize=4096)  # the processes that hold GPUs, at every look the same
+@lru_cache(maxsize=4096)  # the same GPU processes at every poll
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command line of which the values of options that are named like secrets are hidden."""
+    """Return the command line with the values of secret options hidden."""
     shown: list[str] = []
     hiding = False
     for argument in cmdline:

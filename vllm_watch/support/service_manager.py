@@ -1,8 +1,8 @@
-"""Tells systemd how we are: ready, at what, alive, reloading, stopping.
+"""Report our state to systemd: ready, status, alive, reloading, stopping.
 
-Datagrams to the socket that systemd names in the environment; without one nothing is sent. A beat is a
-task of the event loop that does all the work: where the loop stands still no beat is sent, and systemd
-starts us anew after WatchdogSec. Source: sd_notify(3), sd_watchdog_enabled(3).
+Datagrams to the socket named in the environment; without it nothing is sent. The watchdog message comes from the event
+loop that does all the work: if the loop hangs, none is sent, and systemd restarts us after WatchdogSec.
+Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 import asyncio
@@ -17,35 +17,35 @@ import structlog
 _log = structlog.get_logger()
 
 STATUS_SECONDS = 5.0
-"""How old the line in `systemctl status` may be: that of one look at the default interval."""
+"""Longest age of the line in `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
-"""sd_watchdog_enabled(3): send one every half of the time that is allowed."""
+"""sd_watchdog_enabled(3): send one every half of the time limit."""
 
 
 class ServiceManager:
-    """What systemd is told; of `environ` NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID are read."""
+    """The connection to systemd. Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID from `environ`."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
         self._watchdog_seconds = _watchdog_seconds(environ) if self._address else None
         self._status: Callable[[], str] = str
-        self._told = ""  # the last status
+        self._sent_status = ""
         self._failing = False
         self._beats: asyncio.Task[None] | None = None
 
     def ready(self, status: Callable[[], str]) -> None:
-        """Say that we serve, and from now on the status when it changes, and that the loop turns."""
+        """Report READY; from now on also status changes, and that the loop runs."""
         if self._address is None:
             return
         self._status = status
-        self._tell("READY=1", *self._news())
+        self._send("READY=1", *self._status_change())
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
     async def stopping(self, seconds: float = 0.0) -> None:
-        """Say that we end; no beat is sent from now on, nor asked for. `seconds`: what we wait for before that."""
+        """Report STOPPING and end the watchdog. `seconds`: extra time before we exit."""
         more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
-        self._tell("STOPPING=1", "STATUS=Stopping", *more)
+        self._send("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
             self._beats.cancel()
             with suppress(asyncio.CancelledError):
@@ -53,34 +53,36 @@ class ServiceManager:
 
     @asynccontextmanager
     async def reloading(self) -> AsyncIterator[None]:
-        """Say that the configuration is being read, and at the end, however it ended, that we serve."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        """Report RELOADING, and READY at the end, with or without an error."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
         finally:
-            self._tell("READY=1")
+            self._send("READY=1")
 
     async def _beat(self) -> None:
         watchdog = self._watchdog_seconds
         pause = STATUS_SECONDS if watchdog is None else watchdog / BEATS_PER_WATCHDOG
         while True:
             alive = () if watchdog is None else ("WATCHDOG=1",)
-            self._tell(*alive, *self._news())
+            self._send(*alive, *self._status_change())
             await asyncio.sleep(min(pause, STATUS_SECONDS))
 
-    def _news(self) -> tuple[str, ...]:
-        status = " ".join(self._status().split())  # a line of its own would be another message
-        if status == self._told:
+    def _status_change(self) -> tuple[str, ...]:
+        status = " ".join(self._status().split())  # a newline would begin another message
+        if status == self._sent_status:
             return ()
-        self._told = status
+        self._sent_status = status
         return (f"STATUS={status}",)
 
-    def _tell(self, *lines: str) -> None:
+    def _send(self, *lines: str) -> None:
         if self._address is None or not lines:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-                out.setblocking(False)  # a full queue must not hold the loop: there is a next beat
+                out.setblocking(
+                    False
+                )  # a full queue must not block the loop: the next message follows
                 out.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
             if not self._failing:
@@ -91,14 +93,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """The socket's address as the kernel takes it: a path, or an abstract name; None for anything else."""
+    """Return the socket's address for the kernel: a path or an abstract name; None if invalid."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Within what time a beat is expected; None where none is, or of another process."""
+    """Return the time limit for the next watchdog message; None if off, or for another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

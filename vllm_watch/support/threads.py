@@ -1,7 +1,7 @@
-"""A thread for one piece of work that may hang, begun without waiting for it.
+"""Run work that may hang in a thread, without waiting for the thread's start.
 
-`threading.Thread.start` waits until the new thread says that it runs. Where memory is at its limit the thread
-can die before it says so, and the event loop would then wait for ever. This one is not waited for.
+`threading.Thread.start` waits until the new thread runs. When memory is short the thread can die before that, and the
+event loop would wait forever. Threads started here are not waited for.
 """
 
 import _thread
@@ -16,11 +16,11 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""Where memory is at its limit the thread may die before it can say so; the largest body takes a second."""
+"""When memory is short the thread may die without a result; the largest body takes a second."""
 
 
 def begin(work: Callable[[], None]) -> bool:
-    """Run `work` in a thread that does not keep the process from ending; False where none can be had."""
+    """Run `work` in a thread that does not delay the process' exit; return False if none can be started."""
     try:
         _thread.start_new_thread(work, ())
     except (RuntimeError, MemoryError):
@@ -28,11 +28,11 @@ def begin(work: Callable[[], None]) -> bool:
     return True
 
 
-async def computed(work: Callable[[], T]) -> T:
-    """Return what `work` returns, computed beside the event loop, one such work at a time.
+async def compute(work: Callable[[], T]) -> T:
+    """Run `work` outside the event loop and return its result; one at a time.
 
-    Several at once would leave the loop one turn of several. Raises what `work` raises, and MemoryError where no
-    thread can be had, or nothing comes of it in COMPUTED_SECONDS_MAX.
+    Several at once would leave the loop only a share of the CPU. Raises as `work` does, and MemoryError if no thread can be
+    started or there is no result within COMPUTED_SECONDS_MAX.
     """
 
     def alone() -> T:
@@ -40,39 +40,37 @@ async def computed(work: Callable[[], T]) -> T:
             return work()
 
     try:
-        return await beside(alone, COMPUTED_SECONDS_MAX)
+        return await run(alone, COMPUTED_SECONDS_MAX)
     except TimeoutError as error:
         raise MemoryError from error
 
 
-async def beside(work: Callable[[], T], seconds: float) -> T:
-    """Return what `work` returns, done in a thread that may hang, and does not keep the process from ending then.
+async def run(work: Callable[[], T], seconds: float) -> T:
+    """Run `work` in a thread that may hang without delaying the process' exit, and return its result.
 
-    Raises what `work` raises, TimeoutError after `seconds`, and MemoryError where no thread can be had.
+    Raises as `work` does, TimeoutError after `seconds`, and MemoryError if no thread can be started.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def end(result: T | None, error: Exception | None) -> None:
-        if done.done():  # nobody waits any more
+        if done.done():  # the caller has given up
             return
         if error is None:
-            done.set_result(result)  # type: ignore[arg-type] # one of the two is there
+            done.set_result(result)  # type: ignore[arg-type] # set unless there is an error
         else:
             done.set_exception(error)
 
-    def run() -> None:
+    def in_thread() -> None:
         result, failed = None, None
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            failed = error.with_traceback(None)  # its frames hold what `work` had made
-        with suppress(
-            RuntimeError, MemoryError
-        ):  # the loop has ended meanwhile; COMPUTED_SECONDS_MAX
+        except Exception as error:  # noqa: BLE001 - raised in the caller
+            failed = error.with_traceback(None)  # its frames would keep the work's memory
+        with suppress(RuntimeError, MemoryError):  # the loop has ended; COMPUTED_SECONDS_MAX
             loop.call_soon_threadsafe(end, result, failed)
 
-    if not begin(run):
+    if not begin(in_thread):
         raise MemoryError
     async with asyncio.timeout(seconds):
         return await done

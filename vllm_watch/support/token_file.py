@@ -1,4 +1,4 @@
-"""A named bearer token in a file, read again when the file changes: a token can be replaced without a restart."""
+"""A named bearer token in a file, re-read when it changes: a token can be replaced without a restart."""
 
 import hashlib
 from collections.abc import Collection
@@ -7,30 +7,30 @@ from pathlib import Path
 import structlog
 
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import never_show
+from vllm_watch.support.redaction import redact_always
 
 _log = structlog.get_logger()
 
 TOKEN_CHARACTERS_MIN = 16
-"""Shorter ones can be guessed; `openssl rand -hex 32` makes a good one."""
+"""Shorter ones can be guessed; generate one with `openssl rand -hex 32`."""
 
 TOKEN_BYTES_MAX = 4096
 
 
 class TokenFile:
-    """One token's file, and its digest as last read."""
+    """A token's file and its last digest."""
 
     def __init__(self, name: str, file: Path, may: Collection[str]) -> None:
         self.name = name
         self.may = may
-        """The rights of whoever has it."""
+        """The rights that the token grants."""
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._digest: bytes | None = None
-        self._told = ""
+        self._last_error = ""
 
     def digest(self) -> bytes | None:
-        """Return the SHA-256 of the token; None where the file cannot be used, which is logged once."""
+        """Return the SHA-256 of the token; None if the file is unusable, which is logged once."""
         try:
             stamp = regular_file.stamp(self._file.stat())
             if stamp != self._stamp:
@@ -38,9 +38,9 @@ class TokenFile:
                 self._digest = _digest_of(self._file)
         except (OSError, ValueError) as error:
             self._digest = None
-            if str(error) != self._told:
+            if str(error) != self._last_error:
                 _log.error("token_unusable", token_name=self.name, because=str(error))
-            self._told = str(error)
+            self._last_error = str(error)
         return self._digest
 
 
@@ -48,5 +48,5 @@ def _digest_of(file: Path) -> bytes:
     token = regular_file.read(file, TOKEN_BYTES_MAX, if_exposed="refused").strip()
     if len(token) < TOKEN_CHARACTERS_MIN:
         raise ValueError(f"{file} holds no token of {TOKEN_CHARACTERS_MIN} characters or more")
-    never_show(token.decode(errors="replace"))
+    redact_always(token.decode(errors="replace"))
     return hashlib.sha256(token).digest()

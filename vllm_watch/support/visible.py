@@ -1,14 +1,14 @@
-"""What strangers wrote, made fit to be looked at: nothing of it moves a cursor, turns the direction of writing or hides.
+"""Make foreign text safe to display: it cannot move the cursor, change the writing direction or hide.
 
-Engines, logs, pods and processes name things as they like; a terminal does what such a name says.
+Names of engines, logs, pods and processes are arbitrary, and a terminal executes control sequences in them.
 """
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
-"""Zero-width characters, line separators, and those that turn the direction of writing."""
+"""Zero-width characters, line separators, and changes of the writing direction."""
 
 _TAGS, _SURROGATES = range(0xE0000, 0xE0080), range(0xD800, 0xE000)
-"""Letters that nobody sees; halves of characters, which JSON can name and no terminal can be sent."""
+"""Invisible letters; lone surrogates, which JSON can contain and a terminal cannot receive."""
 
 _IN_A_LINE = (
     {code: f"\\x{code:02x}" for code in _CONTROLS}
@@ -19,10 +19,10 @@ _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not 
 
 
 def visible(text: str) -> str:
-    """Return it as one line in which each control character shows as its escape: `\\x1b`."""
+    """Return one line with control characters as escapes: `\\x1b`."""
     return text.translate(_IN_A_LINE)
 
 
 def visible_lines(text: str) -> str:
-    """The same for text of several lines: line feeds and tabs stay."""
+    """Return lines with control characters, except line feeds and tabs, as escapes."""
     return text.translate(_IN_LINES)

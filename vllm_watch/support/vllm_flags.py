@@ -1,4 +1,4 @@
-"""Which flag of `vllm serve` which release has, from vLLM's own argument definitions (vllm_flags.txt)."""
+"""The flags of `vllm serve` by release, from vLLM's own argument definitions (vllm_flags.txt)."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # of difflib: one letter more, less or exchanged; a word in another place
+_ALIKE = 0.8  # difflib's ratio: one letter added, missing or exchanged; a word moved
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -31,11 +31,11 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""What took the place of flags that are gone."""
+"""Replacements of removed flags."""
 
 
 class Standing(Enum):
-    """Of a flag in a release."""
+    """The status of a flag in a release."""
 
     KNOWN = "known"
     REMOVED = "removed"
@@ -46,7 +46,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag, with the stretches of releases that have it; an open end is the newest that was read."""
+    """One flag, and the ranges of releases that have it; an open end means the newest release read."""
 
     name: str
     kind: str
@@ -59,21 +59,21 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a flag stands in a release."""
+    """A flag's status in a release."""
 
     standing: Standing
     releases: str = ""
-    """Of REMOVED the last that had it, of NOT_YET the first, of UNSURE all, in words."""
+    """REMOVED: the last release that had it; NOT_YET: the first; UNSURE: all, as text."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None
     exact: bool = True
-    """False: the release is not known, or newer than the table."""
+    """False if the release is unknown, or newer than the table."""
 
 
 @cache
 def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """All flags by name, and the releases that were read, oldest first."""
+    """Return all flags by name, and the releases read, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
@@ -91,24 +91,24 @@ def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
 
 @cache
 def shorts() -> Mapping[str, str]:
-    """-tp → tensor-parallel-size."""
+    """Return short → long name: -tp → tensor-parallel-size."""
     return {short: flag.name for flag in table()[0].values() for short in flag.shorts}
 
 
 def is_switch(name: str) -> bool:
-    """Whether the flag takes no value."""
+    """Return True if the flag takes no value."""
     flag = table()[0].get(name)
     return flag is not None and flag.kind == SWITCH
 
 
 def takes_several(name: str) -> bool:
-    """Whether all words up to the next flag are its values."""
+    """Return True if all words up to the next flag are its values."""
     flag = table()[0].get(name)
     return flag is not None and flag.kind == SEVERAL
 
 
 def look_up(name: str, version: str | None) -> Answer:
-    """How `name` (long, with dashes) stands in this version of vLLM; None: which it is, is not known."""
+    """Return the status of `name` (long, with dashes) in this version of vLLM; None: unknown version."""
     flags, releases = table()
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
@@ -134,16 +134,16 @@ def look_up(name: str, version: str | None) -> Answer:
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:
-    """0.1.7 to 0.16.0 and from 0.33.0 on."""
-    said = (
+    """Format the ranges: 0.1.7 to 0.16.0 and from 0.33.0 on."""
+    ranges = (
         f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
         for first, last in flag.spans
     )  # fmt: skip
-    return " and ".join(said)
+    return " and ".join(ranges)
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """The releases of the table that this version is, or lies between; and whether it is one of them."""
+    """Return this release, or the two it lies between; and True if it is not newer than the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -154,7 +154,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # A build between two releases has no flag that neither has; what is newer than the table may have any.
+    # A build between two releases has no flag that neither has; beyond the table any flag is possible.
     return (*before, *after), bool(before and after)
 
 

@@ -410,5 +410,5 @@ async def here_is_a_ghost(here: Cluster) -> None:
 
 def test_outside_of_a_cluster_it_says_so() -> None:
     """And what to do."""
-    with pytest.raises(KubernetesError, match="is no Kubernetes pod"):
+    with pytest.raises(KubernetesError, match="is not a Kubernetes pod"):
         lease.make(LockSettings(kind="lease"), Tools(environ={}))

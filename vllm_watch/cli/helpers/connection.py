@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vllm_watch.errors import WatchError
 from vllm_watch.support import regular_file
-from vllm_watch.support.redaction import never_show, redacted
+from vllm_watch.support.redaction import redact_always, redacted
 
 URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
 CA_VARIABLE, CERT_VARIABLE = "VLLM_WATCH_CA_FILE", "VLLM_WATCH_CERT_FILE"
@@ -53,7 +53,7 @@ class Connection:
         if ":" not in text:
             cause = f"--credentials-file: {self.credentials_file} does not hold USER:PASSWORD"
             raise WatchError(cause, "write one line: the user, a colon, the password")
-        never_show(text.partition(":")[2])
+        redact_always(text.partition(":")[2])
         return {"Authorization": "Basic " + b64encode(text.encode()).decode()}
 
 
@@ -97,7 +97,7 @@ def secret_of(argument: str, file: Path) -> str:
         raise WatchError(f"{argument}: {file} cannot be read: {why}", "name a file with one line") from None  # fmt: skip
     if not text or not text.isprintable():
         raise WatchError(f"{argument}: {file} does not hold one line of text", "write it on one line")  # fmt: skip
-    never_show(text)
+    redact_always(text)
     return text
 
 

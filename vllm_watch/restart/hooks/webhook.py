@@ -104,7 +104,7 @@ class Hook:
         if why is not None:
             remedy = "check url, its name and its certificate"
             return base.Finding(ok=False, text=why, remedy=remedy)
-        where = signed_post.where(self._settings.url)
+        where = signed_post.origin(self._settings.url)
         text = f"{where} can be reached; nothing was sent, since that may restart the server"
         return base.Finding(ok=True, text=text)
 
