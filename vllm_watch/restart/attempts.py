@@ -1,4 +1,4 @@
-"""The attempts that are under way: begun once the guard has agreed, and resumed after our own restart."""
+"""Attempts in progress: started when the guard agrees, resumed after the watcher restarts."""
 
 import asyncio
 import time
@@ -25,28 +25,28 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Of its TTL a lock is renewed: two renewals may fail before it is lost."""
+"""Share of its TTL after which a lock is renewed: two renewals may fail before it expires."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""How long after its call an uncertain attempt is verified again by each new start of the watcher."""
+"""An uncertain attempt is verified again at each start of the watcher until this long after its call."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt that is later than that was made with another clock."""
+"""An attempt further in the future than this was written under another clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""How long a resumed attempt waits for its target to be found: discovery takes seconds to minutes, and a pod
-that was evicted never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes seconds to minutes, and an evicted pod
+never comes back."""
 
 
 class Attempts:
-    """One watcher's attempts, one at a time for each target."""
+    """All attempts of one watcher, one at a time per target."""
 
     def __init__(
         self, targets: Targets, journal: Journal, backends: Backends, evidence: EvidenceStore,
         on_end: Callable[[Attempt], None],
     ) -> None:  # fmt: skip
-        """`on_end` is called with each attempt as it ended."""
-        self.resumed = False  # is it known what earlier runs of the watcher left?
+        """`on_end` is called with each finished attempt."""
+        self.resumed = False  # True once attempts of earlier runs are known
         self.outcomes: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self._targets = targets
         self._journal = journal
@@ -54,17 +54,15 @@ class Attempts:
         self._evidence = evidence
         self._on_end = on_end
         self._pending = PendingWrites(journal)
-        self._ours: set[str] = set()  # ids of what this run has begun or resumed
-        self._unwatched: list[
-            tuple[Attempt, float]
-        ] = []  # resumed then; its target is not found yet
+        self._ours: set[str] = set()  # ids of attempts begun or resumed in this run
+        self._unwatched: list[tuple[Attempt, float]] = []  # with resume time; target not found yet
         self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
-        self._last: dict[str, Attempt] = {}  # of each target, as it ended or was found
+        self._last: dict[str, Attempt] = {}  # by target
         self._stopping = False
-        self._not_resumed = ""  # why not, as it was last logged
+        self._not_resumed = ""  # the cause last logged
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
-        """The target's last attempt, and what it does now or how it ended, in words."""
+        """Return the target's last attempt and its current stage or result as text."""
         if target in self._running:
             restart, _ = self._running[target]
             return restart.attempt, restart.stage
@@ -72,24 +70,24 @@ class Attempts:
         return None if last is None else (last, last.text)
 
     def busy(self, target: str) -> str | None:
-        """The id of the attempt that is carried out or verified for the target now."""
+        """Return the id of the target's attempt in progress or in verification."""
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return these attempts from the journal, each as it stands: the disk may not have taken it."""
+        """Return the latest version of each stored attempt: a write to disk may have failed."""
         return self._pending.newest(stored)
 
     async def of_now(self, attempts: Iterable[Attempt], now_t: float) -> tuple[Attempt, ...]:
-        """Return them, and set right what ended in the future: a clock that was a year ahead blocks for no year.
+        """Return the attempts; move those that ended in the future to now, so a clock a year ahead does not block a year.
 
-        Such an attempt counts from now on, once; a person's resume after that ends it as any other.
+        The new time is written once, so a later resume by an operator still closes the breaker.
         """
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
             if ahead_s > AHEAD_SECONDS and not attempt.open and attempt.state != "dry_run":
                 text = f"{attempt.text} (the clock was {ahead_s:.0f} s ahead)".strip()
-                attempt = replace(  # noqa: PLW2901 - as it is from now on
+                attempt = replace(  # noqa: PLW2901 - moved to now
                     attempt, began_t=now_t, ended_t=now_t, text=text,
                     called_t=None if attempt.called_t is None else now_t,
                 )  # fmt: skip
@@ -98,9 +96,9 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks, and wait for those that have begun: half of a restart leaves an engine down."""
+        """Call no more hooks and wait for running ones: half a restart leaves an engine down."""
         self._stopping = True
-        # One that is begun meanwhile is told as it begins.
+        # `_restart` passes the flag to attempts that begin meanwhile.
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
             restart.stopping = True
@@ -114,12 +112,12 @@ class Attempts:
 
     @property
     def hook_seconds(self) -> float:
-        """How long `let_hooks_end` may take."""
+        """Longest time that `let_hooks_end` may take."""
         begun = (each.hook_seconds for each, _ in self._running.values() if not each.idle.is_set())
         return max(begun, default=0.0)
 
     async def stop(self) -> None:
-        """Stop waiting for them: what they did and have yet to show is in the journal."""
+        """Cancel all attempts; the next run resumes them from the journal."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -129,9 +127,9 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, objection: Objection, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write down what the guard has agreed to; from then on it goes on by itself. `calls`: of its target first.
+        """Write the intent, then run the attempt in the background. `calls`: the target's own first.
 
-        Raises JournalError: it was not begun.
+        Raises JournalError if it was not begun.
         """
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
@@ -141,7 +139,7 @@ class Attempts:
         try:
             await restart.intend()
         except BaseException as error:
-            # It may be on the disk for all that: a flush that fails is no proof of the contrary.
+            # It may still be on disk: a failed flush does not prove otherwise.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
@@ -149,10 +147,10 @@ class Attempts:
             raise
         self._start(restart, partial(restart.run, calls, lock, objection, changed), settings, lock)
 
-    # --- what an earlier run of the watcher left
+    # --- attempts of an earlier run of the watcher
 
     async def resume(self) -> None:
-        """Take it up; nothing is called again. `resumed` stays False where the journal cannot be read."""
+        """Resume them without calling a hook again. `resumed` stays False if the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -176,7 +174,7 @@ class Attempts:
         self.resumed = True
 
     async def go_on(self) -> None:
-        """Write what the disk would not take, and verify what was resumed and whose target is found."""
+        """Retry failed writes, and verify resumed attempts whose target has been found."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:
@@ -234,12 +232,12 @@ class Attempts:
 
     def _verify(self, attempt: Attempt, settings: RestartSettings) -> None:
         befores, lock = verify.befores(attempt), self._backends.lock(settings.lock)
-        assert befores is not None  # noqa: S101 - it was looked at when it was taken up
+        assert befores is not None  # noqa: S101 - checked in _take_up
         restart = self._restart(attempt, settings)
         since_s = max(0.0, time.time() - attempt.acted_t)
 
         async def work() -> Attempt:
-            # A server that may still be loading keeps others of the group from being restarted.
+            # The server may still be loading: keep other group members from being restarted.
             holder = self._backends.holder
             held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
@@ -248,7 +246,7 @@ class Attempts:
 
         self._start(restart, work, settings, lock)
 
-    # --- carrying one out
+    # --- carrying out an attempt
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
         restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
@@ -276,7 +274,7 @@ class Attempts:
             self._targets.mark_changed(each)
         try:
             self._ended(await work())
-        except Exception as error:  # noqa: BLE001 - an attempt without an end would be under way for ever
+        except Exception as error:  # noqa: BLE001 - an attempt without an end would stay open forever
             _log.exception("restart_broke", target=name, attempt=restart.attempt.id)
             self._ended(await restart.give_up(f"vllm-watch itself broke: {type(error).__name__}"))
         finally:
@@ -287,8 +285,8 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # One that is stopped after its call keeps its slot: the server may be loading, and the next
-            # run of the watcher takes both up; else it expires.
+            # After the call, an interrupted attempt keeps its lock: the server may be loading, and the next
+            # run of the watcher resumes both, or the lock expires.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -305,18 +303,18 @@ class Attempts:
         )  # fmt: skip
 
     def _count(self, attempt: Attempt) -> None:
-        """It has ended; one that an earlier run left as uncertain ends anew here."""
+        """Count an ended attempt; one that an earlier run left uncertain is counted again here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
 
 
 def _to_verify_again(attempt: Attempt) -> bool:
-    """Did the watcher end again while it verified one that was uncertain?"""
+    """Return True if the attempt is uncertain, recent, and its state before the call is known."""
     recent = time.time() - attempt.acted_t < UNCERTAIN_SECONDS
     return attempt.state == "uncertain" and recent and attempt.before is not None
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Keep a lock while an attempt is under way; what it finds is asked before the hook is called."""
+    """Renew the lock until cancelled; `still_ours` is checked before the hook is called."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

@@ -1,6 +1,6 @@
-"""What must agree before an act: Prometheus queries and alerts. A question without an answer blocks.
+"""Prometheus queries and alerts that can block a restart. One without an answer blocks.
 
-Source of the semantics: kured's alert gate; that it fails closed is its most important property.
+Source: kured's alert gate; failing closed is its most important property.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.support import json_text, regular_file
 
-ANSWER_BYTES_MAX = 4 << 20  # a query that returns more series than that blocks anyway
+ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3  # series or alerts told by name
+_NAMED = 3  # series or alerts listed by name
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
-    """Return one answer per query and one for the alerts; all are asked at once, none raises."""
+    """Return one answer per query and one for the alerts; all run concurrently, none raises."""
     questions = [_query(settings, session, query) for query in settings.queries]
     if settings.alerts:
         questions.append(_alerts(settings, session))
@@ -83,9 +83,8 @@ async def _get(
     document = json_text.read(body)
     if document["status"] != "success":
         raise ValueError("does not answer with success")
-    if document.get(
-        "warnings"
-    ):  # Thanos and its like: a store did not answer, and may hold what blocks
+    if document.get("warnings"):
+        # Thanos and similar: a store did not answer, and may hold a blocking series.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data

@@ -1,7 +1,7 @@
-"""What operators ask for: restart, approve, silence, pause, resume.
+"""Operators' commands: restart, approve, silence, pause, resume.
 
-Each is answered with what came of it in words, and written down with who asked, from where, why, and what
-was before and after. What cannot be written down does not hold, and raises JournalError.
+Each returns a result text, and is written to the journal with caller, source, reason, and the state before and
+after. A command that cannot be written has no effect, and raises JournalError.
 """
 
 import time
@@ -28,17 +28,17 @@ OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
 _REMEDY = "See /api/v1/status for what is watched and waits"
 
 Reply = tuple[int, Mapping[str, Any]]
-"""An HTTP status and the document that is sent with it."""
+"""HTTP status and JSON document."""
 
 
 class Operators:
-    """Answers operators, and Alertmanager, over one dispatcher."""
+    """Handles requests of operators and Alertmanager for one dispatcher."""
 
     def __init__(
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting`: is the journal on a disk? Without one nothing is restarted."""
+        """`lasting`: the journal is on disk; without, nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
@@ -66,7 +66,7 @@ class Operators:
         return status, reply
 
     def _trouble_over(self, target: str) -> str | None:
-        """Is what was wrong with the target over?"""
+        """Return why none of the target's incidents needs a restart any more, else None."""
         own = [each for each in self._targets.incidents() if each.target == target]
         found = [trouble_over(each) for each in own]
         return found[0] if found and None not in found else None
@@ -76,16 +76,14 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Before it is decided: the call that it leads to uses it up, and a yes that is answered outlives this process.
+        # Written first: its call uses the approval up, and an answered approval survives this process.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
             status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
         if status == ACCEPTED:
-            pending.request = (
-                approved  # the yes holds until the hook is called, or the trouble is over
-            )
+            pending.request = approved  # valid until the call, or until the trouble is over
             self._targets.mark_changed(approved.target)
         else:
             self._controls.void_approvals(incident_id, approved.target)
@@ -159,7 +157,7 @@ class Operators:
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
         *, must: bool = False,
     ) -> None:  # fmt: skip
-        """Write it down; only with `must` it raises JournalError: what was set or begun holds already."""
+        """Write to the journal; raise JournalError only if `must`: otherwise the action has taken effect already."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,

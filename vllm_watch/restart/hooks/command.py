@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
-TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, later it may be
-ENDING_SECONDS = 8.0  # what ending it takes at most, after the timeout
+TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, try later
+ENDING_SECONDS = 8.0  # longest that ending it takes, after the timeout
 
 
 class Hook:
-    """Runs the command; it is told everything in its environment."""
+    """Runs the command, with the call in its environment."""
 
     def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -50,7 +50,7 @@ class Hook:
     def _environment(self, call: base.HookCall) -> dict[str, str]:
         allowed = self._settings.environment
         own = {name: self._tools.environ[name] for name in allowed if name in self._tools.environ}
-        # The kernel takes no NUL, and an attempt is not to fail for one in a reason.
+        # The kernel rejects NUL; one in a reason must not fail an attempt.
         told = {name: value.replace("\0", " ") for name, value in call.environment().items()}
         return own | told
 

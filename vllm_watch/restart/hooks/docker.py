@@ -1,4 +1,4 @@
-"""Restarts the container that the server is, through Docker's (or Podman's) Engine API.
+"""Restarts the server's container through Docker's (or Podman's) Engine API.
 
 Runbook: docs/hooks/docker.md.
 """
@@ -10,12 +10,12 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot have started before its container; the clocks of both are read a little differently."""
+"""A server cannot start before its container; the two clocks are read with a small difference."""
 _DONE = 204
 
 
 class Hook:
-    """Asks the daemon to restart one container, and waits for its answer."""
+    """Has the daemon restart one container, and waits for its answer."""
 
     def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # By id: what has taken over the name in the meantime is another container.
+            # By id: another container may have taken the name meanwhile.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
@@ -104,10 +104,10 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
         return base.HookResult(outcome=base.DONE, text=text)
     text = f"the daemon says of container {container.name}: {engine_api.said(status, body)}"
     match status:
-        case 304 | 409:  # nothing changed; something else is at it
+        case 304 | 409:  # nothing changed; another operation is in progress
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED
-        case _:  # it may have been stopped and not started
+        case _:  # it may be stopped and not started
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

@@ -1,6 +1,7 @@
-"""Restarts by letting the engine's own liveness probe fail: Kubernetes then restarts its container.
+"""Restarts by failing the engine's own liveness probe: Kubernetes then restarts its container.
 
-No rights are needed, and nothing here can end a server: a probe asks us over HTTP, and fails only on an explicit word about the very server that it stands beside (restart/gates.py).
+Needs no rights, and cannot end a server by itself: a probe asks over HTTP, and fails only on an explicit answer about
+its own server (restart/gates.py).
 Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
 Runbook: docs/hooks/gate.md.
 """
@@ -25,14 +26,14 @@ _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's conta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
-    """What is known of the liveness probe."""
+    """State of the liveness probe."""
 
-    asked_seconds: float | None  # since it last asked
-    starts: tuple[float, ...]  # when the containers that asked lately began
+    asked_seconds: float | None  # since its last request
+    starts: tuple[float, ...]  # container starts in recent requests
 
 
 class Hook:
-    """Says "kill" to the probe until the server has ended, or its time is up."""
+    """Answers "kill" to the probe until the server has ended or the time is up."""
 
     def __init__(self, settings: GateHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -84,14 +85,14 @@ class Hook:
                 if not kill.told:
                     text = "the server has ended, before its probe was told to fail"
                 return base.HookResult(outcome=base.DONE, text=text)
-        if not kill.told:  # surely no probe heard of it
+        if not kill.told:  # no probe got the answer
             text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
             return base.HookResult(outcome=base.FAILED, text=text)
         text = f"the probe was told to fail for {seconds:g} s, but the server has not ended yet"
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
 
     async def _server_start(self, call: base.HookCall) -> float:
-        """Return the start by which the probe knows the server. Raises HookError where it must not end."""
+        """Return the server's start as its probe knows it. Raises HookError if the server must not end."""
         looked_t = self._gates().probes(call.target).looked_start_t
         known_t = looked_t if call.process_start_time is None else call.process_start_time
         if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:
@@ -132,7 +133,7 @@ class Hook:
 
 
 def _identity(call: base.HookCall, heard: _Heard) -> float:
-    """Return the start that the probe will compare. Raises HookError where nothing would, or the wrong one."""
+    """Return the start that the probe will compare. Raises HookError if no probe, or the wrong one, would match."""
     if heard.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= heard.asked_seconds <= ASKED_SECONDS:

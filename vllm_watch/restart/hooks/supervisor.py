@@ -1,9 +1,8 @@
-"""Who would start a server again after it ends with status 0, as the host shows it.
+"""Finds the supervisor that restarts a server after it ends with status 0.
 
-vLLM ends with status 0 after its engine died and after a SIGTERM. So only what starts it again however it
-ends counts: systemd with Restart=always, a container whose policy is always or unless-stopped, Kubernetes.
-And only where the end of the server is the end of what they look at, the unit's or the container's main
-process: a script that goes on without it hides it from them.
+vLLM ends with status 0 after its engine died and after SIGTERM, so only a supervisor that restarts it however it ends
+counts: systemd with Restart=always, a container with policy always or unless-stopped, Kubernetes. The server must also
+be the main process of the unit or container: a script that keeps running hides its end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -24,28 +23,28 @@ _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
 _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
-# They end when their one child ends.
+# They end with their only child.
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
 _SAY = "set relaunches: true, once you have seen something start it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """Who looks after a server."""
+    """A server's supervisor."""
 
-    relaunches: bool | None  # None: it cannot be told
+    relaunches: bool | None  # None: unknown
     text: str
     remedy: str = _SAY
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Say why ending the server would leave it dead, or None."""
+    """Return why the server would stay down if it ended, or None."""
     found = await finding(tools, call)
     return None if found.ok else found.text
 
 
 async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
-    """Find the target's server and who looks after it."""
+    """Find the target's server and its supervisor."""
     try:
         server = await server_process.find(tools, call)
     except HookError as error:
@@ -59,7 +58,7 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
-    """Say who would start the server again."""
+    """Find the server's supervisor."""
     cgroup = server.facts.cgroup or ""
     container = _CONTAINER.search(cgroup)
     if "kubepods" in cgroup or _in_our_pod(tools):
@@ -112,13 +111,13 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
 
 
 def _in_our_pod(tools: base.Tools) -> bool:
-    # From inside, a cgroup path may say nothing. Whose processes we see in a pod are the pod's own.
+    # A container's own cgroup path may be empty. In a pod, all visible processes are the pod's.
     tree = pid_namespace.of_tree(tools.procfs)
     return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
 
 
 def _if_main(server: Server, supervision: Supervision) -> Supervision:
-    """Doubt it where the container would go on without the server."""
+    """Doubt it if the container would keep running without the server."""
     if not supervision.relaunches:
         return supervision
     for above in _above(server):
@@ -130,12 +129,10 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
 
 
 def _above(server: Server) -> list[ProcessFacts]:
-    """Return the processes of the same container that it hangs on, the nearest first."""
+    """Return the server's ancestors in the same container, nearest first."""
     found: list[ProcessFacts] = []
     here = server.facts
-    while (
-        here.pids is None or here.pids[-1] != 1
-    ):  # the first process of a container's PID namespace
+    while here.pids is None or here.pids[-1] != 1:  # 1: first in a container's PID namespace
         parent = server.all.get(here.ppid or 0)
         if parent is None or parent.cgroup != here.cgroup or parent in found:
             break

@@ -1,4 +1,4 @@
-"""Restarts the unit that the server is, through the systemd of this host.
+"""Restarts the server's unit through the host's systemd.
 
 Runbook: docs/hooks/systemd.md.
 """
@@ -11,9 +11,9 @@ from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _LOOK_SECONDS = 0.5
-# systemctl's statuses for what was not begun: no permission, not installed, not configured (LSB).
+# systemctl statuses of requests that were not begun: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# What it says, with status 1, where the request never became a job.
+# Messages with status 1 if the request never became a job.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",
@@ -21,7 +21,7 @@ _NOT_BEGUN_TEXTS = (
 
 
 class Hook:
-    """Asks systemd for a restart, and sees that the unit began again."""
+    """Requests a restart from systemd, and waits for the unit's new start."""
 
     def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -82,13 +82,13 @@ class Hook:
             try:
                 now = await self._show()
             except HookError:
-                now = None  # systemd itself may be busy; the deadline is the caller's
+                now = None  # systemd may be busy; the caller has the deadline
             if now is not None and now.invocation not in ("", invocation):
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _another(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
-        """Say so where the unit is not the server that was observed, as far as /proc shows it."""
+        """Return an error if the unit is not the observed server, as far as /proc shows it."""
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:

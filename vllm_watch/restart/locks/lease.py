@@ -1,8 +1,8 @@
-"""A lock for a cluster: one Lease object of Kubernetes, replaced under optimistic concurrency.
+"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency.
 
-All slots, the restarts of the last hour and the last attempts are one annotation of one object, since the API server can
-compare one object's version but not several: so both limits hold against any number of contenders. What
-`kubectl get lease` shows (holder, renewTime) is for people; the annotation decides.
+All slots, the restarts of the last hour and the last attempts are one annotation of one object: the API server can
+compare one object's version but not several, so both limits hold against any number of contenders. The annotation
+decides; holder and renewTime in `kubectl get lease` are for people.
 Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
 Rights and a manifest: docs/locks.md.
 """
@@ -37,16 +37,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""For taking, renewing or giving back with all its tries; less than a third of the shortest useful TTL."""
+"""Timeout of an acquire, renew or release with all tries; less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""Of twenty that change it at once the last needs five, each with a new version; see the tests."""
+"""Of twenty concurrent writers the last needs five tries, each with a new version; see the tests."""
 
 BACKOFF_SECONDS = 0.1
-"""Before the second try, twice as long before each further; of it a random part."""
+"""Limit of the random wait before the second try; doubled for each further try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""However much longer an API server that is busy asks for: the guard asks again anyway."""
+"""Limit of a busy API server's Retry-After: the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -55,7 +55,7 @@ _RIGHTS = (401, 403)
 
 
 class Shared:
-    """One Lease object as this process knows it: made once, used by the locks of all its attempts."""
+    """One Lease as this process knows it: made once, shared by the locks of all its attempts."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.sightings = Sightings()
@@ -69,7 +69,7 @@ class Shared:
     def leave(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember that an attempt is over whose slot may still be written there."""
+        """Remember an ended attempt whose slot may still be in the Lease."""
         self._left[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._left)[:-LEFT_MAX]:
             del self._left[oldest]
@@ -77,13 +77,13 @@ class Shared:
     async def change(
         self, what: Callable[[Record, Now], Change], ttl_seconds: float, writes: Callable[[], None]
     ) -> tuple[Change, float]:
-        """Read, change and replace until nobody was faster; return what was changed and when it was sent.
+        """Read, change and replace, retrying on conflicts; return the change and the time it was sent.
 
-        `writes` is called before each write: from then on it may have been done.
+        `writes` is called before each write: from then on it may have happened.
 
         Raises:
-            KubernetesError: where the API server did not answer or would not.
-            ValueError: where the object is not one of ours.
+            KubernetesError: the API server did not answer or refused.
+            ValueError: the object is not ours.
         """
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
@@ -108,17 +108,17 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # What was on its way has an old version now, and can not be carried out any more.
+                # A write still in transit has an old version now, and will be rejected.
                 self._left = {
                     name: how for name, how in self._left.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # A 404 to a POST is a namespace that is missing; to a PUT, an object just deleted.
+            # 404 for POST: the namespace is missing; for PUT: the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._no(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # A conflict may be with our own write, whose answer was lost: it is not known how it stands.
+        # The conflict may be with our own write, whose answer was lost: its result is unknown.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -137,7 +137,7 @@ class Shared:
         return what(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
-        """Return what it says; raises ValueError where that is not ours to change."""
+        """Return the record; raises ValueError if the Lease is not ours."""
         try:
             said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
@@ -177,12 +177,12 @@ class Shared:
 
 @cache
 def _shared(access: Access, session: NewSession, namespace: str, name: str) -> Shared:
-    """What was seen of an object outlives the attempts that asked for it."""
+    """Return the Lease's shared state, which outlives single attempts."""
     return Shared(Api(access, session), namespace, name)
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
-    """Return a lock for one attempt. Raises KubernetesError where this is no pod."""
+    """Return a lock for one attempt. Raises KubernetesError outside a pod."""
     access = in_cluster(tools.environ)
     namespace = settings.namespace or access.namespace or tools.namespace
     if not namespace:
@@ -200,8 +200,8 @@ class Lock:
         self.ttl_seconds = ttl_seconds
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
-        self._until_s = 0.0  # of our own clock
-        self._wrote = False  # since it was last to be taken
+        self._until_s = 0.0  # on our own clock
+        self._wrote = False  # since the last acquire began
 
     def _writes(self) -> None:
         self._wrote = True
@@ -226,7 +226,7 @@ class Lock:
         return held
 
     def _leave(self, attempt_id: str, known: bool) -> None:
-        """It may have been taken, which nobody will use; what was held before is given back later."""
+        """Free later a slot that an interrupted acquire may have taken; one held before is released by `release`."""
         if self._wrote and not known:
             self._shared.leave(attempt_id, 0.0, used=False)
 
@@ -265,7 +265,7 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # our next asking makes up for it; else it expires
+            if given is None:  # freed by our next change; else it expires
                 self._shared.leave(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
     async def _change(self, what: Callable[[Record, Now], Change], attempt_id: str) -> Held:
@@ -293,14 +293,14 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    # S311: no secret; it only keeps two from meeting again and again
+    # S311: not a secret; it only keeps two writers from colliding repeatedly
     return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
 
 
 def _document(
     found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
 ) -> dict[str, Any]:
-    """Return the object to write; what it has beside ours stays."""
+    """Return the object to write; fields of others are kept."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
     said = json.dumps(record.to_json(), separators=(",", ":"))
