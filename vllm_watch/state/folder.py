@@ -1,4 +1,4 @@
-"""A watcher's state folder: one file, its worker, and the tables that are kept in it."""
+"""A watcher's state folder: one file, its worker and its tables."""
 
 import asyncio
 from pathlib import Path
@@ -11,10 +11,10 @@ from vllm_watch.state.worker import Tell, Worker
 
 
 class StateFolder:
-    """Held for this process from the first use until `close`."""
+    """Locked for this process from first use until `close`."""
 
     def __init__(self, folder: Path, tell: Tell, tell_charts: Tell) -> None:
-        """Both are called in the event loop after each attempt to write, `tell_charts` of the charts' own file."""
+        """Both are called in the event loop after each write, `tell_charts` for the charts' file."""
         self.worker = Worker(folder, tell)
         self.incidents = IncidentTable(self.worker)
         self.journal = Journal(self.worker)
@@ -22,5 +22,5 @@ class StateFolder:
         self.charts = ChartTable(Worker(folder / FOLDER, tell_charts))
 
     async def close(self) -> None:
-        """Write what waits, if that takes no longer than a moment, and let the folder go."""
+        """Write pending rows if that takes only a moment, and release the folder."""
         await asyncio.gather(self.worker.close(), self.charts.worker.close())

@@ -1,4 +1,4 @@
-"""What can be wrong with the state folder: a word for the metric, a cause and a remedy for people."""
+"""Troubles with the state folder: a reason for the metric, cause and remedy for people."""
 
 import errno
 import sqlite3
@@ -9,7 +9,7 @@ from vllm_watch.errors import StateError
 from vllm_watch.state import file
 
 REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
-"""`refused`: held by another process, or written by a newer version; `entry`: one entry could not be used."""
+"""`refused`: held by another process, or written by a newer version; `entry`: one entry is unusable."""
 
 
 class Trouble(NamedTuple):
@@ -30,7 +30,7 @@ _DENIED_BY_SQLITE = frozenset(
 
 
 def of(error: BaseException, folder: Path) -> Trouble:
-    """Say what this error means for the operator."""
+    """Return the trouble behind an error."""
     if isinstance(error, StateError):
         return Trouble("refused", error.cause, error.remedy)
     if file.is_damage(error):
