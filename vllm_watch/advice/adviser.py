@@ -17,10 +17,10 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
-LOOK_SECONDS = 5.0
+SCRAPE_SECONDS = 5.0
 """Faster scrapes are skipped: shares of scrapes do not need them."""
 
-GPU_LOOK_SECONDS = 30.0
+GPU_SECONDS = 30.0
 """GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
@@ -47,7 +47,7 @@ class Adviser:
         self._configs: dict[str, Mapping[str, str] | None] = {}
         self._settled: dict[str, tuple[Advice, ...]] = {}  # of the previous count
         self._gpus = HostGpusSeen()
-        self._looked_s = self._gpus_s = self._judged_s = float("-inf")
+        self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
 
     def look(
@@ -55,19 +55,19 @@ class Adviser:
     ) -> tuple[Advice, ...]:
         """Add a scrape, at `at_s` on the timeline; return the current advice."""
         reading = observation.reading
-        if reading is None or not reading.vllm or at_s - self._looked_s < LOOK_SECONDS:
+        if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice
-        self._looked_s = at_s
-        if at_s - self._gpus_s >= GPU_LOOK_SECONDS:
+        self._scraped_s = at_s
+        if at_s - self._gpus_s >= GPU_SECONDS:
             self._gpus_s = at_s
-            self._gpus.look(observation.gpus)
+            self._gpus.add(observation.gpus)
         here = {sample.engine for sample in reading.engines}
         # A server that has just started may answer without series: its engines are not gone.
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
             if sample.engine in signals.engines:  # others exceed the limit of followed engines
-                self._tally(at_s, sample).look(at_s, sample)
+                self._tally(at_s, sample).add(at_s, sample)
         if at_s - self._judged_s >= JUDGE_SECONDS:
             self._judged_s = at_s
             self._advice = tuple(self._judged(at_s, observation, signals))

@@ -29,13 +29,13 @@ def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
     full = (evidence.full_ratio or 0.0) >= SHORT_RATIO
     flag = "--tensor-parallel-size" if full else "--data-parallel-size"
     why = (
-        "weights and KV cache are spread over them, which leaves several times the room for requests"
+        "weights and KV cache are spread over them, which leaves several times the space for requests"
         if full
         else "a replica on each serves as many times the requests; --tensor-parallel-size would make each answer faster instead"
     )
     yield Advice(
         "gpus_idle", evidence.engine, flag, str(count),
-        f"requests waited at {waits:.0%} of {evidence.looks} scrapes in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host did nothing all the time",
+        f"requests waited at {waits:.0%} of {evidence.scrapes} scrapes in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host were idle all the time",
         why, evidence.seconds,
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
     because = f": {backend.reason}" if backend.reason else ""
     yield Advice(
         "attention_fallback", evidence.engine, "--attention-backend", "FLASH_ATTN",
-        f"the engine's log says that it runs on {backend.name} attention{because}",
-        "FlashAttention is several times faster at long contexts; before vLLM 0.13 it is named by VLLM_ATTENTION_BACKEND=FLASH_ATTN, and what keeps it away stands in the log",
+        f"the engine's log shows {backend.name} attention{because}",
+        "FlashAttention is several times faster at long contexts; before vLLM 0.13 set VLLM_ATTENTION_BACKEND=FLASH_ATTN; the log has the reason for the fallback",
         evidence.seconds,
     )  # fmt: skip

@@ -60,7 +60,7 @@ class HostGpusSeen:
         self._worst: HostGpus | None = None
         self._idle: frozenset[str] = frozenset()
 
-    def look(self, gpus: Sequence[GpuSample] | None) -> None:
+    def add(self, gpus: Sequence[GpuSample] | None) -> None:
         """Add a scrape; uncertain ones are skipped."""
         found = host_gpus(gpus)
         if found is None:
@@ -77,5 +77,4 @@ class HostGpusSeen:
 
     @property
     def worst(self) -> HostGpus | None:
-        """None if it was never certain."""
         return self._worst

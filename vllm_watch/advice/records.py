@@ -59,7 +59,7 @@ class Evidence:
 
     engine: str
     seconds: float = 0.0
-    looks: int = 0
+    scrapes: int = 0
     engines: int = 1  # of the server
     config: Mapping[str, str] = field(default_factory=dict)  # vLLM's cache_config_info
     max_model_len: int | None = None

@@ -20,7 +20,7 @@ class Tally:
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
         self._last_s = begun_s
-        self._looks = 0
+        self._scrapes = 0
         self._known = {"usage": 0, "waiting": 0, "both": 0}
         self._seen = {"full": 0, "waiting": 0, "short": 0}
         self._running_full = 0.0
@@ -33,10 +33,9 @@ class Tally:
     def seconds(self) -> float:
         return self._last_s - self.begun_s
 
-    def look(self, at_s: float, sample: EngineSample) -> None:
-        """Add one scrape."""
+    def add(self, at_s: float, sample: EngineSample) -> None:
         self._last_s = at_s
-        self._looks += 1
+        self._scrapes += 1
         self._gauges(sample)
         before, self._before = self._before, sample
         if before is None:
@@ -59,7 +58,7 @@ class Tally:
     ) -> Evidence:
         """Return the evidence, with facts from other sources."""
         return Evidence(
-            engine=sample.engine, seconds=self.seconds, looks=self._looks, engines=engines,
+            engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,
             capacity_tokens=capacity_tokens,
             full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),

@@ -64,7 +64,7 @@ def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
     yield Advice(
         "prefix_caching_off", evidence.engine, "--enable-prefix-caching", None,
         f"prefix caching is off, and {seen} (in {seconds(evidence.seconds)})",
-        "what prompts begin with in common is then read once; it takes no memory that a request needs",
+        "a common prefix is then computed once; it takes no memory from requests",
         evidence.seconds,
     )  # fmt: skip
 
@@ -72,11 +72,11 @@ def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
 def _repeats(evidence: Evidence) -> str | None:
     for what, ratio in (("images", evidence.media_hit_ratio), ("prompts", evidence.external_hit_ratio)):  # fmt: skip
         if ratio is not None and ratio >= HIT_RATIO:
-            return f"{ratio:.0%} of {what} were known already to a cache beside it"
+            return f"{ratio:.0%} of {what} were already in another cache"
     prompts = evidence.prompts
     if prompts is None or prompts.mean is None or prompts.count < REQUESTS_MIN:
         return None
     common = prompts.shortest(FEW_RATIO)
     if common < ALIKE_TOKENS or common < ALIKE_RATIO * prompts.mean or not math.isfinite(common):
         return None
-    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably begin alike, as with one system prompt"
+    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably share a prefix, such as a system prompt"

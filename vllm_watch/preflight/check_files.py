@@ -18,7 +18,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
     if files is None:
         yield Finding("files", UNKNOWN, "no model is named: vLLM takes the default of its release")
     elif files.kind == REMOTE:
-        yield Finding("files", UNKNOWN, f"{command.model} is fetched by other means than files and the hub's cache: it is not checked")  # fmt: skip
+        yield Finding("files", UNKNOWN, f"{command.model} is not loaded from files or the hub's cache: it is not checked")  # fmt: skip
     elif files.kind == ABSENT:
         yield _absent(facts, files)
     elif files.config_error is not None:
@@ -42,7 +42,7 @@ def check_token(facts: Facts) -> Iterator[Finding]:
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
-        yield Finding("token", OK, "a Hugging Face token is here; whether it may read this model only the hub knows")  # fmt: skip
+        yield Finding("token", OK, "a Hugging Face token is here; only the hub knows whether it may read this model")  # fmt: skip
     else:
         yield Finding("token", UNKNOWN, f"no Hugging Face token is here: should {facts.files.repository or facts.command.model} be gated, set HF_TOKEN (hf auth login)")  # fmt: skip
 
@@ -53,7 +53,7 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
     if files is None or not _fetches(facts):
         return
     if room is None:
-        yield Finding("disk", UNKNOWN, "how much room there is for the download cannot be read")
+        yield Finding("disk", UNKNOWN, "the free space for the download cannot be read")
         return
     move = Fix("fetch to a larger disk", f"HF_HOME=/DISK {facts.command.shown()}")
     if not room.writable:
@@ -62,7 +62,7 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
     needed = None if files.bytes_total is None else max(0, files.bytes_total - files.bytes_here)
     free = f"{room.free_bytes / GIB:.1f} GiB are free in {room.path}"
     if needed is None:
-        yield Finding("disk", UNKNOWN, f"{free}; how much the download takes is known only to the hub")  # fmt: skip
+        yield Finding("disk", UNKNOWN, f"{free}; only the hub knows the size of the download")  # fmt: skip
     elif needed > room.free_bytes:
         yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see what fills the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
     else:
@@ -80,7 +80,7 @@ def _fetches(facts: Facts) -> bool:
 
 def _absent(facts: Facts, files: ModelFiles) -> Finding:
     if files.repository is None:
-        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is no name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("look what is there; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
+        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
     if facts.offline:
         return Finding("files", PROBLEM, f"{files.repository} is not in the hub's cache ({files.path}), and HF_HUB_OFFLINE forbids to fetch it", "model_offline", (_fetch(files), Fix("allow it", f"HF_HUB_OFFLINE=0 {facts.command.shown()}")))  # fmt: skip
     return Finding("files", UNKNOWN, f"{files.repository} is not in the hub's cache ({files.path}): vLLM will fetch it")  # fmt: skip
@@ -99,13 +99,13 @@ def _incomplete(facts: Facts, files: ModelFiles) -> Finding:
 def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
     """Return the download command."""
     if files.repository is None:
-        return Fix("copy the model again, whole, from where it came from")
+        return Fix("copy the whole model again from its source")
     words = ["HF_HUB_OFFLINE=0", "hf", "download", files.repository]
     if files.kind not in (CACHE, ABSENT):
         words += ["--local-dir", shlex.quote(files.path)]
     if again:
         words.append("--force-download")
-    return Fix("fetch what is missing" if not again else "fetch it again", " ".join(words))
+    return Fix("fetch the missing files" if not again else "fetch it again", " ".join(words))
 
 
 def _parent(path: str) -> str:

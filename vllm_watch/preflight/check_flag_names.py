@@ -13,12 +13,12 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
     for name in facts.command.flags:
         found = look_up(name, version)
         if found.standing is not Standing.KNOWN:
-            text, sure = _said(facts, name, found)
+            text, sure = _text(facts, name, found)
             status = PROBLEM if sure else WARNING if version else UNKNOWN
             yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
 
 
-def _said(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
+def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
     """Return the text, and True if vLLM is known to refuse the flag."""
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"

@@ -12,7 +12,7 @@ _RANKS = (1, 2, 4, 8, 16)
 def check_gpus(facts: Facts) -> Iterator[Finding]:
     """TP × PP × DP against the GPUs visible to vLLM."""
     if facts.software.device not in (None, "cuda"):
-        yield Finding("gpus", UNKNOWN, f"this vLLM is built for {facts.software.device}: NVIDIA's GPUs are not asked")  # fmt: skip
+        yield Finding("gpus", UNKNOWN, f"this vLLM is built for {facts.software.device}: NVIDIA's GPUs are not checked")  # fmt: skip
         return
     if facts.gpus is None or not facts.gpus:
         yield _none(facts)
@@ -60,7 +60,7 @@ def check_heads(facts: Facts) -> Iterator[Finding]:
 def _none(facts: Facts) -> Finding:
     text = facts.gpus_text or "the driver lists no GPU"
     if facts.gpus is None or facts.software.device is None:
-        return Finding("gpus", UNKNOWN, f"the GPUs cannot be asked: {text}")
+        return Finding("gpus", UNKNOWN, f"the GPUs cannot be read: {text}")
     return Finding(
         "gpus", PROBLEM, f"vLLM {facts.software.vllm or ''} for CUDA wants {ranks_here(facts)} {_gpus(ranks_here(facts))}, none is here: {text}".replace("  ", " "),
         "no_gpu", (

@@ -66,7 +66,7 @@ def check_driver(facts: Facts) -> Iterator[Finding]:
     own = _TOOLKIT_DRIVERS.get((major, minor))
     fix = Fix(f"install driver {own or (least or driver)[0]} or later on the host, then reboot", f"apt-get install nvidia-driver-{own or (least or driver)[0]}")  # fmt: skip
     if least is None:
-        yield Finding("driver", UNKNOWN, f"{torch} brings {cuda}, which is newer than what is known here; the driver is {software.driver}")  # fmt: skip
+        yield Finding("driver", UNKNOWN, f"{torch} brings {cuda}, which is newer than this vllm-watch knows; the driver is {software.driver}")  # fmt: skip
     elif driver < least and software.forward_compatible:
         yield Finding("driver", UNKNOWN, f"driver {software.driver} is too old for {cuda} by itself; a cuda-compat library is installed, which helps on data centre GPUs only")  # fmt: skip
     elif driver < least:

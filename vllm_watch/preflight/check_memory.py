@@ -64,7 +64,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
         if gpu.lost:
             continue
         if wanted is None or free is None:
-            yield Finding("memory", UNKNOWN, f"GPU {gpu.index}: the driver does not say how much of its memory is free")  # fmt: skip
+            yield Finding("memory", UNKNOWN, f"GPU {gpu.index}: the driver does not report its free memory")  # fmt: skip
         elif sizing.is_unified(gpu) and free < wanted:
             yield Finding("memory", UNKNOWN, f"GPU {gpu.index} shares the host's memory: of {_gib(free)} GiB free for {_gib(wanted)} wanted, the kernel may give back more")  # fmt: skip
         elif free < wanted and refuses:
@@ -76,7 +76,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
             )  # fmt: skip
         elif free - wanted < CONTEXT_BYTES and refuses:
             yield Finding(
-                "memory", WARNING, f"GPU {gpu.index}: {_gib(free)} GiB are free, only {(free - wanted) / 2**20:.0f} MiB more than vLLM asks for, and its own CUDA context takes 300 to 600 MiB before it looks{_held_by(facts, judged)}",
+                "memory", WARNING, f"GPU {gpu.index}: {_gib(free)} GiB are free, only {(free - wanted) / 2**20:.0f} MiB more than vLLM asks for, and its own CUDA context takes 300 to 600 MiB before it checks{_held_by(facts, judged)}",
                 "memory_tight", tuple(_lower(facts, free)),
             )  # fmt: skip
         else:
@@ -91,7 +91,7 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
         return  # reported by other checks
     plan = sizing.plan(facts)
     if plan is None:
-        yield Finding("fits", UNKNOWN, f"whether it fits cannot be told: {_why_no_plan(facts)}")
+        yield Finding("fits", UNKNOWN, f"whether it fits is unknown: {_why_no_plan(facts)}")
         return
     length, on = plan.settings.max_model_len, _on(facts)
     if plan.fits:
@@ -111,7 +111,7 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
     status = PROBLEM
     near = sizing.plan(facts, share=plan.settings.gpu_memory_utilization + UNSURE_RATIO)
     if near is not None and near.fits:
-        status, text = WARNING, f"{text}. That is within what the estimate may be wrong by"
+        status, text = WARNING, f"{text}. That is within the error of the estimate"
     yield Finding("fits", status, text, cause, tuple(fixes) or (Fix("take a larger GPU, or a quantized checkpoint"),))  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _short(facts: Facts, judged: GpuHolders, wanted: int, free: int) -> Finding:
     gpu, share = judged.gpu, sizing.utilization(facts)
     text = f"GPU {gpu.index}: {_gib(free)} of {_gib(offered_bytes(gpu))} GiB are free, --gpu-memory-utilization {share:g} asks for {_gib(wanted)}{_held_by(facts, judged)}"
     fixes = (*_freeing(judged, wanted), *_lower(facts, free), *_elsewhere(facts))
-    waits = Fix("wait for what is ending", f"vllm-watch preflight --exec --wait-for-vram 120 -- {facts.command.shown()}")  # fmt: skip
+    waits = Fix("wait for ending processes", f"vllm-watch preflight --exec --wait-for-vram 120 -- {facts.command.shown()}")  # fmt: skip
     return Finding("memory", PROBLEM, text, "gpu_occupied", (*fixes, waits))
 
 
@@ -213,11 +213,13 @@ def _why_no_plan(facts: Facts) -> str:
     if facts.files is not None and facts.files.kind == "remote":
         return "the model is not in files that can be looked at"
     if facts.model.unread_cache is not None:
-        return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and what vLLM makes of that is not known here"
+        return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and its size in vLLM is not known here"
     if sizing.release(facts) < releases.OLDEST:
-        return f"vLLM {sizing.release(facts)} is older than what is planned for ({releases.OLDEST})"
+        return (
+            f"vLLM {sizing.release(facts)} is older than the planner supports ({releases.OLDEST})"
+        )
     if any(offered_bytes(each.gpu) is None for each in visible(facts).gpus):
-        return "the driver does not say how large a GPU is"
+        return "the driver does not report a GPU's size"
     return "the flags do not go together"
 
 

@@ -25,7 +25,7 @@ def check_port(facts: Facts) -> Iterator[Finding]:
         return
     port = port_of(command.text("port"))
     if port is None:
-        yield Finding("port", PROBLEM, f"--port {command.text('port')} is no port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
+        yield Finding("port", PROBLEM, f"--port {command.text('port')} is not a port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
     elif facts.listeners is None:
         yield Finding("port", UNKNOWN, f"who listens on port {port} cannot be read from /proc/net")
     elif in_the_way := [each for each in facts.listeners if _collides(each, facts, port)]:
@@ -41,7 +41,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
         fixes.append(Fix("take a port that is free", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
     if listener.pid is not None:
         who = f"process {listener.pid} ({listener.command or 'name unknown'})"
-        fixes.append(Fix("end the one that has it, if nobody uses it", f"kill {listener.pid}"))
+        fixes.append(Fix("end the process that has it, if nobody needs it", f"kill {listener.pid}"))
     text = f"port {listener.port} is taken: {who} listens on {_address(listener)}"
     if listener.command and "vllm" in listener.command:
         text += "; a second vLLM may start all the same and get every other request"

@@ -27,9 +27,9 @@ def check_command(facts: Facts) -> Iterator[Finding]:
         where = (
             "is not in PATH"
             if software.executable is None
-            else f"is {software.executable}, and its packages are not where they usually are"
+            else f"is {software.executable}, and its packages are not in the usual place"
         )
-        yield Finding("command", UNKNOWN, f"which vLLM this is cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
+        yield Finding("command", UNKNOWN, f"the version of vLLM cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
     else:
         yield Finding("command", OK, f"vLLM {software.vllm}, {software.executable}")
     if command.config_ignored is not None:
@@ -47,7 +47,7 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
         if _is_number(cause):
             yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
         else:
-            yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is not told")
+            yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is unknown")
 
 
 def check_length(facts: Facts) -> Iterator[Finding]:

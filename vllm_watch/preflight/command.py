@@ -150,10 +150,10 @@ def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
                 return _taken(words, index, SERVE, after[1:], environment)
         if name in _SHELLS and "-c" in rest:
             raise WatchError(
-                f"{name} -c: what a shell will make of that text cannot be known here",
+                f"{name} -c: a shell's command text is not parsed",
                 "name the command itself after --, and set variables before vllm-watch",
             )
-    raise WatchError(f"'{shlex.join(words[:3])}' is no vLLM server", _EXAMPLE)
+    raise WatchError(f"'{shlex.join(words[:3])}' is not a vLLM server", _EXAMPLE)
 
 
 def _taken(

@@ -72,7 +72,6 @@ class Pinned:
             return True
 
     def close(self) -> None:
-        """Release the pidfd."""
         if self._descriptor != _CLOSED:
             os.close(self._descriptor)
             self._descriptor = _CLOSED

@@ -17,7 +17,7 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
-LOOK_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0
 """Sampling interval: the driver samples each process's load about as often."""
 
 
@@ -39,36 +39,34 @@ class Looks:
         """
         began_s = time.monotonic()
         while True:
-            found, confirmed = await self._look()
+            found, confirmed = await self._sample()
             if isinstance(found, Plan):
                 if confirmed:
                     return found
             elif found.final or time.monotonic() - began_s >= seconds:
                 return found
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
         """Sample again; return the same plan or a refusal."""
-        found, confirmed = await self._look()
+        found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found
         if not confirmed or found.key != agreed.key:
             return Refusal(
-                cause="it changed while you were asked", remedy="look again: vllm-watch gpus"
+                cause="it changed while you were asked", remedy="check again: vllm-watch gpus"
             )
         return found
 
     def pinned(self, victim: Victim) -> Pinned:
-        """Return the victim's pinned process."""
         return self._pins[_name(victim)]
 
     def close(self) -> None:
-        """Release all."""
         for each in self._pins.values():
             each.close()
         self._pins.clear()
 
-    async def _look(self) -> tuple[Plan | Refusal, bool]:
+    async def _sample(self) -> tuple[Plan | Refusal, bool]:
         reading = await self._read()
         gpus = trace_gpus.known(reading)
         if gpus is None or (not gpus and reading.text):
@@ -110,8 +108,8 @@ def _name(victim: Victim) -> tuple[int, float | None]:
 
 def _gone(victim: Victim) -> Refusal:
     return Refusal(
-        cause=f"process {victim.pid} has just ended, or its number is another's now",
-        remedy="look again: vllm-watch gpus",
+        cause=f"process {victim.pid} has just ended, or its PID was reused",
+        remedy="check again: vllm-watch gpus",
     )
 
 

@@ -131,7 +131,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
     process = victim.holder.process
     if process.pid_local is None or process.create_time is None:
         return Refusal(
-            cause=f"process {pid} cannot be told for certain from here: it lives in another PID namespace",
+            cause=f"process {pid} cannot be identified from here: it runs in another PID namespace",
             remedy="run vllm-watch on its host, or with hostPID",
         )
     below = [found[each] for each in _below(process.pid_local, found, around)]
@@ -208,7 +208,7 @@ def _of_ours(pid: int, victim: Victim | None, around: Surroundings) -> Refusal |
         )
     if local in ancestors(around.own_pid, around.parents):
         return Refusal(
-            cause=f"process {pid} is what this command runs under",
+            cause=f"process {pid} is a parent of this command",
             remedy="run it from elsewhere",
             final=True,
         )
@@ -237,7 +237,7 @@ def _not_stale(victim: Victim) -> Refusal | None:
 _INSTEAD = {
     VLLM: "stop that engine where it was started, if it is not wanted",
     ACTIVE: "it is in use: ask its user",
-    UNKNOWN: "look for longer (--look SECONDS), or ask its user",
+    UNKNOWN: "sample for longer (--look SECONDS), or ask its user",
 }
 
 
@@ -257,15 +257,15 @@ def _no_holder(
     if there and below:
         named = " ".join(map(str, below))
         return Refusal(
-            cause=f"{cause}; what it started does: {named}",
+            cause=f"{cause}; its children do: {named}",
             remedy=f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}",
         )
     for gpu in gpus:
         if gpu.unaccounted.verdict == STALE:
-            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} are no process's"
+            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} belong to no process"
             return Refusal(cause=f"{cause}, and {text}", remedy=gpu.unaccounted.remedy or "reboot")
     return Refusal(
-        cause=cause, remedy="vllm-watch gpus shows who holds GPU memory", final=not there
+        cause=cause, remedy="vllm-watch gpus shows the holders of GPU memory", final=not there
     )
 
 

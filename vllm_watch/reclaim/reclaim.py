@@ -86,7 +86,7 @@ class Reclaim:
             release = await vram_release.wait(self.read, claims, deadline_seconds=seconds)
         except asyncio.CancelledError:
             await self._note(
-                OUTCOME, self.plan.victims[0], after="interrupted: what came of it was not awaited"
+                OUTCOME, self.plan.victims[0], after="interrupted before the result was known"
             )
             raise
         outcome = Outcome(ended=tuple(ended.values()), release=release, trouble=trouble)
@@ -180,7 +180,7 @@ def said(outcome: Outcome) -> str:
         if outcome.release.released is False or not outcome.release.gpus
         else "not confirmed"
     )
-    return f"{word}: {'; '.join(causes) or 'nobody says why'} ({used})"
+    return f"{word}: {'; '.join(causes) or 'no reason known'} ({used})"
 
 
 def _title(victim: Victim) -> str:

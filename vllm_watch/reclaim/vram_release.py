@@ -175,9 +175,9 @@ def _why(process: ProcessSample) -> str:
     who = f"process {process.pid} still holds {size(process.used_bytes)}"
     state = process.state
     if state == "D":
-        return f"{who}: it is stuck in the kernel (state D), where no signal reaches it"
+        return f"{who}: it is stuck in the kernel (state D), where signals do not reach it"
     if state == "Z":
         return f"{who}: it has ended and its parent, process {process.ppid}, has not reaped it"
     if state == "X":
-        return f"{who}: it is gone, and the driver charges it on (a context outlived it)"
-    return f"{who}: it lives (state {state})" if state else f"{who}; what it does cannot be read"
+        return f"{who}: it is gone, but the driver still charges it (a context outlived it)"
+    return f"{who}: it is alive (state {state})" if state else f"{who}; its state cannot be read"

@@ -16,7 +16,7 @@ from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Changed, Objection, Restart, unchanged
+from vllm_watch.restart.restart import Changed, Recheck, Restart, unchanged
 from vllm_watch.restart.targets import Targets
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
@@ -45,7 +45,6 @@ class Attempts:
         self, targets: Targets, journal: Journal, backends: Backends, evidence: EvidenceStore,
         on_end: Callable[[Attempt], None],
     ) -> None:  # fmt: skip
-        """`on_end` is called with each finished attempt."""
         self.resumed = False  # True once attempts of earlier runs are known
         self.outcomes: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self._targets = targets
@@ -77,7 +76,9 @@ class Attempts:
         """Return the latest version of each stored attempt: a write to disk may have failed."""
         return self._pending.newest(stored)
 
-    async def of_now(self, attempts: Iterable[Attempt], now_t: float) -> tuple[Attempt, ...]:
+    async def without_future(
+        self, attempts: Iterable[Attempt], now_t: float
+    ) -> tuple[Attempt, ...]:
         """Return the attempts; move those that ended in the future to now, so a clock a year ahead does not block a year.
 
         The new time is written once, so a later resume by an operator still closes the breaker.
@@ -108,7 +109,7 @@ class Attempts:
                 "hook_awaited", target=each.attempt.target, attempt=each.attempt.id,
                 seconds_max=each.hook_seconds, because="vllm-watch stops once it has ended",
             )  # fmt: skip
-        await asyncio.gather(*(each.hook_over() for each in begun))
+        await asyncio.gather(*(each.wait_for_hooks() for each in begun))
 
     @property
     def hook_seconds(self) -> float:
@@ -125,7 +126,7 @@ class Attempts:
 
     async def begin(
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
-        lock: Lock | None, objection: Objection, changed: Changed = unchanged,
+        lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
         """Write the intent, then run the attempt in the background. `calls`: the target's own first.
 
@@ -135,7 +136,7 @@ class Attempts:
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
         self._ours.add(attempt.id)
-        self._is_last(attempt)
+        self._set_last(attempt)
         try:
             await restart.intend()
         except BaseException as error:
@@ -143,9 +144,9 @@ class Attempts:
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
-            self._is_last(ended)
+            self._set_last(ended)
             raise
-        self._start(restart, partial(restart.run, calls, lock, objection, changed), settings, lock)
+        self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
     # --- attempts of an earlier run of the watcher
 
@@ -158,7 +159,7 @@ class Attempts:
                 self._not_resumed = error.cause
                 _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
             return
-        stored = await self.of_now(stored, time.time())
+        stored = await self.without_future(stored, time.time())
         seen = set(self._last)
         for attempt in reversed(stored):
             if attempt.id in self._ours or attempt.state == "dry_run":
@@ -167,13 +168,13 @@ class Attempts:
             seen.update(attempt.names)
             if attempt.open or (last and _to_verify_again(attempt)):
                 self._ours.add(attempt.id)
-                await self._take_up(attempt, last=last)
+                await self._resume_one(attempt, last=last)
             elif last:
-                self._is_last(attempt)
-        await self.go_on()
+                self._set_last(attempt)
+        await self.retry()
         self.resumed = True
 
-    async def go_on(self) -> None:
+    async def retry(self) -> None:
         """Retry failed writes, and verify resumed attempts whose target has been found."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
@@ -188,9 +189,9 @@ class Attempts:
                     await self._set_uncertain(attempt, "its target is not watched any more")
                 )
 
-    async def _take_up(self, attempt: Attempt, *, last: bool) -> None:
+    async def _resume_one(self, attempt: Attempt, *, last: bool) -> None:
         if last:
-            self._is_last(attempt)
+            self._set_last(attempt)
         if attempt.state == "intent":
             text = "the watcher ended before the hook was called"
             attempt = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
@@ -209,7 +210,7 @@ class Attempts:
             text = "another attempt followed before it was verified"
             attempt = await self._set_uncertain(attempt, text)
         elif attempt.state != "uncertain":
-            attempt = await self._set_uncertain(attempt, "what was so before is not known")
+            attempt = await self._set_uncertain(attempt, "the state before the restart is unknown")
         self._count(attempt)
 
     async def _set_uncertain(self, attempt: Attempt, text: str) -> Attempt:
@@ -227,12 +228,12 @@ class Attempts:
         except JournalError as error:
             _log.error("journal_failed", attempt=attempt.id, state=attempt.state, cause=error.cause)
 
-    def _is_last(self, attempt: Attempt) -> None:
+    def _set_last(self, attempt: Attempt) -> None:
         self._last.update(dict.fromkeys(attempt.names, attempt))
 
     def _verify(self, attempt: Attempt, settings: RestartSettings) -> None:
         befores, lock = verify.befores(attempt), self._backends.lock(settings.lock)
-        assert befores is not None  # noqa: S101 - checked in _take_up
+        assert befores is not None  # noqa: S101 - checked in _resume_one
         restart = self._restart(attempt, settings)
         since_s = max(0.0, time.time() - attempt.acted_t)
 
@@ -258,12 +259,10 @@ class Attempts:
         lock: Lock | None,
     ) -> None:  # fmt: skip
         name = restart.attempt.target
-        task = asyncio.create_task(
-            self._carry(restart, work, settings, lock), name=f"restart {name}"
-        )
+        task = asyncio.create_task(self._run(restart, work, settings, lock), name=f"restart {name}")
         self._running.update(dict.fromkeys(restart.attempt.names, (restart, task)))
 
-    async def _carry(
+    async def _run(
         self, restart: Restart, work: Callable[[], Awaitable[Attempt]], settings: RestartSettings,
         lock: Lock | None,
     ) -> None:  # fmt: skip
@@ -281,7 +280,7 @@ class Attempts:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             attempt = restart.attempt
-            self._is_last(attempt)
+            self._set_last(attempt)
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)

@@ -45,12 +45,10 @@ class Backends:
         self._session: aiohttp.ClientSession | None = None
 
     def configure(self, config: Config) -> None:
-        """Use this configuration from now on."""
         self._config = config
         self._logged.clear()
 
     async def close(self) -> None:
-        """Close the HTTP session."""
         if self._session is not None:
             await self._session.close()
 

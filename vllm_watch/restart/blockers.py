@@ -35,7 +35,7 @@ async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, que
         result = data["result"]
         series = result if data["resultType"] != "scalar" else [{"metric": {}}]
         if not isinstance(series, list):
-            raise TypeError("the result is no list")
+            raise TypeError("the result is not a list")
         labels = [json.dumps(each["metric"], sort_keys=True) for each in series]
     except _TROUBLE as error:
         return _unasked(name, error)
@@ -103,7 +103,7 @@ _TROUBLE = (
 
 def _unasked(name: str, error: Exception) -> Answer:
     text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
-    return Answer(name=name, allows=None, text=f"could not be asked ({text[:200]})")
+    return Answer(name=name, allows=None, text=f"gave no usable answer ({text[:200]})")
 
 
 def _some(names: list[str]) -> str:

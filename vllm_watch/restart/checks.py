@@ -20,7 +20,7 @@ HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
     "starting": "it is still loading; a restart would begin that again",
-    "sleeping": "it serves nobody on purpose, or until something under way is done",
+    "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
 """States in which a restart does not help; a person may override only `unknown`."""
@@ -154,7 +154,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
-    text = f"{_what(request)} is no emergency: it waits for a window (restart.windows), and there is none"
+    text = f"{_what(request)} is not urgent: it needs a window (restart.windows), and none is configured"
     return Refusal(text)
 
 
@@ -234,7 +234,7 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return Refusal(f"the last restart ({clock(last.acted_t)}) {how}; a person must decide")
     served = [each for each in ended if _served(request, each)]
     if served and served[-1].acted_t > facts.breaker_reset_t:
-        text = f"this incident has had its restart ({clock(served[-1].acted_t)}); another is for a person"
+        text = f"this incident has already had a restart ({clock(served[-1].acted_t)}); a person must decide on another"
         return Refusal(text)
     return None
 

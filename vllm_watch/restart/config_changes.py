@@ -19,7 +19,7 @@ _VALUE_CHARACTERS_MAX = 80
 
 async def note(journal: Journal, actor: str, source: str, old: Config, new: Config) -> None:
     """Write the reload to the journal. Never raises: the new configuration is already in use."""
-    before, after = told(old, new)
+    before, after = diff(old, new)
     entry = Entry(
         t=time.time(), actor=actor, source=source, action="reload", before=before, after=after
     )
@@ -29,7 +29,7 @@ async def note(journal: Journal, actor: str, source: str, old: Config, new: Conf
         _log.error("reload_not_journaled", cause=error.cause)
 
 
-def told(old: Config, new: Config) -> tuple[str, str]:
+def diff(old: Config, new: Config) -> tuple[str, str]:
     """Return the old and the new values of the keys that changed."""
     before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]

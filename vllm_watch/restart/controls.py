@@ -17,7 +17,7 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The entries, cached and written through."""
+    """The entries, cached and written through; writers raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
@@ -64,7 +64,6 @@ class Controls:
         return self._number(self._version, "t")
 
     def pause(self, now_t: float) -> Pause | None:
-        """Return the pause in effect."""
         entry, until_t = self._entries.get("pause"), self._number("pause", "until_t")
         if entry is None or (until_t is not None and until_t <= now_t):
             return None
@@ -79,12 +78,11 @@ class Controls:
         await self._set("pause", entry)
 
     def silenced(self, incident_id: str, now_t: float) -> bool:
-        """Return True if a person's silence of this incident is in effect."""
         until_t = self._number(f"silence {incident_id}", "until_t")
         return until_t is not None and now_t < until_t
 
     async def silence(self, incident_id: str, actor: str, reason: str, until_t: float) -> None:
-        """Block restarts for this incident until then. Raises JournalError."""
+        """Block restarts for this incident until `until_t`."""
         name = f"silence {incident_id}"
         others = [each for each in self._entries if each.startswith("silence ") and each != name]
         others.sort(key=lambda each: self._number(each, "until_t") or 0.0)
@@ -114,7 +112,6 @@ class Controls:
         return None if digest is None else digest.hex()[:16]
 
     async def approve(self, incident_id: str, target: str, actor: str, now_t: float) -> None:
-        """Record a person's approval. Raises JournalError."""
         name = approval(incident_id, target)
         self._void.discard(name)
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
@@ -133,11 +130,9 @@ class Controls:
             self._void.discard(name)
 
     def scheduled_t(self, target: str, schedule: str) -> float | None:
-        """When this schedule last fell due."""
         return self._number(f"schedule {schedule} {target}", "t")
 
     async def set_scheduled(self, target: str, schedule: str, due_t: float) -> None:
-        """Record that the schedule fell due. Raises JournalError."""
         await self._set(f"schedule {schedule} {target}", {"t": due_t})
 
     @property
@@ -158,4 +153,4 @@ class Controls:
         if entry is None:
             return None
         why = entry.get("why") or f"damaged: {entry.get('file')}"
-        return f"what was spent is not known ({why}); vllm-watch journal accept-loss, or resume to go on"
+        return f"the budget spent is unknown ({why}); run vllm-watch journal accept-loss, or resume"

@@ -55,7 +55,7 @@ class Decider:
 
         `asker`: the gang member whose restart includes this one, and whose lock counts.
         """
-        request = self.standing(request)
+        request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
         alone = asker is not None or not self._targets.gang(request.target)
@@ -82,7 +82,7 @@ class Decider:
             else:
                 held = await self._take(request, managed, attempt_id, lock)
 
-    def standing(self, request: RestartRequest) -> RestartRequest:
+    def without_revoked(self, request: RestartRequest) -> RestartRequest:
         """Return the request without an approval whose token was revoked."""
         name = approval(request.incident_id or "", request.target)
         if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
@@ -93,13 +93,15 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
     ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
         """Return the guard's decision and state before, per gang member; stops at the first refusal."""
-        wanted = guard.allowed(request, managed.settings).verdict
+        wanted = guard.final_decision(request, managed.settings).verdict
         answers: list[Answer] = []
         befores: dict[str, Before] = {}
         for name in self._targets.gang(request.target):
             member = self._targets.managed[name]
             if member.settings.lock != managed.settings.lock:
-                return (Answer(name=name, allows=False, text="its restart.lock is another"),), {}
+                return (
+                    Answer(name=name, allows=False, text="it has a different restart.lock"),
+                ), {}
             of_it = replace(request, target=name, process=None)
             decision = await self.decide(of_it, member, attempt_id, None, asker=request.target)
             allows = decision.verdict in (wanted, guard.ACT)
@@ -112,7 +114,6 @@ class Decider:
     def hook_call(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, before: Before
     ) -> HookCall:
-        """Return the hook's arguments."""
         target = managed.target
         return HookCall(
             attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
@@ -187,10 +188,10 @@ class Decider:
         newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
         known = {each.id for each in newest}
         theirs = [each for each in shared if each.id not in known and each.acted_t >= since_t]
-        ours = await self._attempts.of_now(newest, now_t)
-        return self._targets.history(name, (*ours, *self._of_now(theirs, now_t)))
+        ours = await self._attempts.without_future(newest, now_t)
+        return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
-    def _of_now(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
+    def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
         """Date attempts from a clock ahead of ours by when we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
@@ -212,7 +213,7 @@ class Decider:
         if self._journal.trouble is not None:
             return self._journal.trouble
         if not (self._attempts.resumed and self._controls.known):
-            return "what was done and set before cannot be read"
+            return "past restarts and settings cannot be read"
         return self._controls.history_lost
 
     async def _ask_hook(self, name: str, call: HookCall) -> Answer:
@@ -223,7 +224,7 @@ class Decider:
             async with asyncio.timeout(ASK_HOOK_SECONDS):
                 refusal = await hook.refusal(call)
         except TimeoutError:
-            return Answer(name=name, allows=None, text="it did not say in time whether it could")
+            return Answer(name=name, allows=None, text="its check timed out")
         except Exception as error:  # noqa: BLE001 - a hook whose check breaks is not called
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")

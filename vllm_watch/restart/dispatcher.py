@@ -86,7 +86,6 @@ class Dispatcher:
         self._woken.set()
 
     def withdraw(self, request: RestartRequest) -> None:
-        """Drop the request."""
         if self._requests.pop(request.key, None) is not None:
             self._targets.mark_changed(request.target)
 
@@ -106,7 +105,6 @@ class Dispatcher:
         return [each for each in self._waiting() if each.request.target == target]
 
     def waiting_for(self, incident_id: str) -> PendingRequest | None:
-        """Return the incident's waiting request."""
         found = (each for each in self._waiting() if each.request.incident_id == incident_id)
         return next(found, None)
 
@@ -120,7 +118,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Decide on all requests periodically, until cancelled."""
         while True:
-            await self._go_on()
+            await self._retry()
             for pending in list(self._requests.values()):
                 asleep = pending.attempt_id is not None or time.monotonic() < pending.after_s
                 if pending.request.key in self._requests and not asleep:
@@ -130,10 +128,10 @@ class Dispatcher:
                     await self._woken.wait()
             self._woken.clear()
 
-    async def _go_on(self) -> None:
+    async def _retry(self) -> None:
         try:
             if self.attempts.resumed:
-                await self.attempts.go_on()
+                await self.attempts.retry()
             else:
                 await self.resume()
         except Exception:  # noqa: BLE001 - requests need answers all the same
@@ -181,7 +179,7 @@ class Dispatcher:
     ) -> tuple[Decision, Attempt | None]:
         lock, attempt_id = self._backends.lock(managed.settings.lock), secrets.token_hex(8)
         attempt = None
-        pending.request = self._decider.standing(pending.request)
+        pending.request = self._decider.without_revoked(pending.request)
         try:
             async with self._deciding:
                 decision = await self._decider.decide(pending.request, managed, attempt_id, lock)
@@ -219,12 +217,12 @@ class Dispatcher:
             if pending is not None and self._requests.get(request.key) is not pending:
                 return "the request was withdrawn"
             if {request.target, *self._targets.gang(request.target)} != set(targets):
-                return "its gang is another by now"
+                return "its gang has changed"
             hooks = (hook for _, hook in calls)
             each = map(self._changed, targets.values(), hooks)
             return next((text for text in each if text is not None), None)
 
-        async def objection() -> str | None:
+        async def recheck() -> str | None:
             if lock is not None:
                 # Tell the other lock users of the call before it is made; if it is not, the release corrects it.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
@@ -233,7 +231,7 @@ class Dispatcher:
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        await self.attempts.begin(attempt, calls, settings, lock, objection, changed)
+        await self.attempts.begin(attempt, calls, settings, lock, recheck, changed)
         if pending is not None:
             pending.attempt_id = attempt_id
         return attempt
@@ -245,9 +243,9 @@ class Dispatcher:
             return f"{target.name} is not watched any more"
         if now.target != target:
             urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
-            return f"what is watched as {target.name} is another by now{urls}"
+            return f"{target.name} is a different target by now{urls}"
         if self._backends.hook(now.settings.hook) is not hook:
-            return f"the hook of {target.name} is another by now"
+            return f"the hook of {target.name} has changed"
         return None
 
     def _call(

@@ -43,7 +43,7 @@ class Probes:
 
     liveness_asked_seconds: float | None  # since the last request; None: never
     starts: tuple[float, ...] = ()  # Unix seconds: container starts in recent requests
-    looked_start_t: float | None = None  # the server's start, by the last scrape
+    scraped_start_t: float | None = None  # the server's start, by the last scrape
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Kill:
     refused_before: (
         bool  # refused connections already at the beginning, so a refusal proves nothing
     )
-    told: int = 0  # number of kill answers
+    answers: int = 0  # number of kill answers
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -69,8 +69,8 @@ class _Gate:
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last asked
     written: dict[str, str] = field(default_factory=dict)  # by gate: the last answer in the journal
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
-    looked_start_t: float | None = None
-    looked_refused: bool = False
+    scraped_start_t: float | None = None
+    scraped_refused: bool = False
 
 
 class Gates:
@@ -81,26 +81,24 @@ class Gates:
         self._gates: dict[str, _Gate] = {}
 
     def forget(self, target: str) -> None:
-        """Drop a target that is not watched any more."""
         self.draining(target, on=False)
         self._gates.pop(target, None)
 
     # --- for the watcher
 
-    def looked(self, signals: TargetSignals) -> None:
+    def scraped(self, signals: TargetSignals) -> None:
         """Update from a scrape; note if another process serves, or none."""
         gate = self._gate(signals.target)
-        before, gate.looked_start_t = gate.looked_start_t, signals.process_start_time
-        gate.looked_refused = signals.outcome == "refused"
+        before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
+        gate.scraped_refused = signals.outcome == "refused"
         if gate.kill is None:
             return
-        now = gate.looked_start_t
+        now = gate.scraped_start_t
         another = before is not None and now is not None and not _same(before, now)
-        if another or (gate.looked_refused and not gate.kill.refused_before):
+        if another or (gate.scraped_refused and not gate.kill.refused_before):
             gate.kill.ended.set()
 
     def draining(self, target: str, *, on: bool) -> None:
-        """Open or close the readiness gate of the running server."""
         gate = self._gate(target)
         gate.drained_t = self._identity(gate) if on else None
         if on and gate.drained_t is None:
@@ -112,7 +110,7 @@ class Gates:
         gate = self._gate(target)
         kill = Kill(
             started_t=started_t, until_s=time.monotonic() + seconds,
-            refused_before=gate.looked_refused,
+            refused_before=gate.scraped_refused,
         )  # fmt: skip
         gate.kill = kill
         try:
@@ -123,13 +121,12 @@ class Gates:
     # --- probes
 
     def probes(self, target: str) -> Probes:
-        """Return the probes seen lately."""
         gate = self._gate(target)
         asked_s = gate.asked_s.get(LIVENESS)
         return Probes(
             liveness_asked_seconds=None if asked_s is None else time.monotonic() - asked_s,
             starts=_recent(gate),
-            looked_start_t=gate.looked_start_t,
+            scraped_start_t=gate.scraped_start_t,
         )
 
     async def answer(
@@ -142,17 +139,17 @@ class Gates:
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
-            _heard(gate, started_t)
-        meant_t = _meant(gate, which)
-        if meant_t is not None and started_t is not None and _newer(started_t, meant_t):
-            meant_t = None  # the probe's server is newer
-        answer = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+            _note_start(gate, started_t)
+        failing_t = _failing_t(gate, which)
+        if failing_t is not None and started_t is not None and _newer(started_t, failing_t):
+            failing_t = None  # the probe's server is newer
+        answer = OK if failing_t is None else f"{WORDS[which]} {failing_t:.0f}"
         written = await self._is_written(gate, target, which, answer, source)
-        if not written or meant_t is None or _meant(gate, which) != meant_t:
+        if not written or failing_t is None or _failing_t(gate, which) != failing_t:
             return None  # not on disk, or outdated
         if which == LIVENESS and gate.kill is not None:
-            gate.kill.told += 1
-        return meant_t
+            gate.kill.answers += 1
+        return failing_t
 
     async def _is_written(
         self, gate: _Gate, target: str, which: str, answer: str, source: str
@@ -196,8 +193,8 @@ class Gates:
 
     def _identity(self, gate: _Gate) -> float | None:
         """The server's start: from vLLM, else from the only container that asks."""
-        if gate.looked_start_t is not None:
-            return gate.looked_start_t
+        if gate.scraped_start_t is not None:
+            return gate.scraped_start_t
         recent = _recent(gate)
         return recent[0] if len(recent) == 1 else None
 
@@ -207,14 +204,14 @@ def _recent(gate: _Gate) -> tuple[float, ...]:
     return tuple(sorted(t for t, at_s in gate.starts.items() if now_s - at_s <= ASKED_SECONDS))
 
 
-def _heard(gate: _Gate, started_t: float) -> None:
+def _note_start(gate: _Gate, started_t: float) -> None:
     known = next((each for each in gate.starts if _same(each, started_t)), started_t)
     gate.starts[known] = time.monotonic()
     if len(gate.starts) > _PROBES_MAX:
         del gate.starts[min(gate.starts, key=lambda each: gate.starts[each])]
 
 
-def _meant(gate: _Gate, which: str) -> float | None:
+def _failing_t(gate: _Gate, which: str) -> float | None:
     if which == READINESS:
         return gate.drained_t
     kill = gate.kill

@@ -43,8 +43,8 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
             return Decision(verdict, name, first.text, first.until_t, refusals)
         asked = _to_ask(request, settings, facts) if checks is CHECKS else None
         if asked is not None:
-            return Decision(ASK, asked, f"the {asked} must be asked first")
-    return allowed(request, settings)
+            return Decision(ASK, asked, f"the {asked} must answer first")
+    return final_decision(request, settings)
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
@@ -68,7 +68,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
     return None
 
 
-def allowed(request: RestartRequest, settings: RestartSettings) -> Decision:
+def final_decision(request: RestartRequest, settings: RestartSettings) -> Decision:
     """Return the decision for a request that passed all checks."""
     if settings.mode == "observe" and request.person is None:
         return Decision(OBSERVE, None, "it would be restarted now (mode observe)")

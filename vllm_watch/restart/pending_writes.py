@@ -58,5 +58,4 @@ class PendingWrites:
             _log.info("attempt_written_late", attempt=attempt.id, state=attempt.state)
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the latest state of each stored attempt."""
         return tuple(self._pending.get(attempt.id, attempt) for attempt in stored)

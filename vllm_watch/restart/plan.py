@@ -58,7 +58,6 @@ class PlanPublisher:
         self._trouble: str | None = None  # of the journal
 
     async def run(self) -> None:
-        """Publish changes until cancelled."""
         while True:
             names = await self._targets.changes(SHOW_SECONDS)
             try:
@@ -73,7 +72,6 @@ class PlanPublisher:
             await asyncio.sleep(SHOW_PAUSE_SECONDS)
 
     async def read_attempts(self) -> None:
-        """Read the attempts, each in its latest state."""
         try:
             since_t = self._targets.history_since_t(time.time())
             stored = await self._journal.attempts(None, since_t)

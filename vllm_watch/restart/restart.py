@@ -53,7 +53,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 """Interval of the drain check; scrapes come at their own pace."""
 
-LOOK_SECONDS = 60.0
+SCRAPE_WAIT_SECONDS = 60.0
 """Longest wait for a scrape while verifying; after that only time is judged."""
 
 BLIND_SECONDS = 1.0
@@ -65,7 +65,7 @@ _UNSEEN = TargetSignals(
     target="", t=0.0, up=False, outcome="", state="unknown", state_text="it is not seen"
 )
 
-Objection = Callable[[], Awaitable[str | None]]
+Recheck = Callable[[], Awaitable[str | None]]
 """Asks the guard and the lock again; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
@@ -104,51 +104,51 @@ class Restart:
         self._show("the intent is in the journal")
 
     async def run(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
         """Carry out the intent; return the finished attempt."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - part of every intent
         try:
-            ended = await self._act(calls, lock, objection, changed, befores)
+            ended = await self._act(calls, lock, recheck, changed, befores)
         finally:
             self.idle.set()
         return ended or await self._verify(befores, time.monotonic())
 
     async def _act(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
         """Call the hooks if still allowed; return the attempt if it ended without a restart."""
 
-        async def object_() -> str | None:
-            return await self._object(befores, objection, changed)
+        async def recheck_all() -> str | None:
+            return await self._recheck(befores, recheck, changed)
 
         try:
             calls = await self._prepare(calls, changed)
-            against = await object_()
+            against = await recheck_all()
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
             # Writing takes time, and the machine may have been suspended.
-            against = against or self._stopping() or self._not_as_decided(befores, changed)
+            against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, object_)
+            results = await self._call_hooks(calls, lock, recheck_all)
         finally:
             # Before verification: a new process without requests cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
         if len(idle) == len(results):
-            return await self._end("failed", self._words(idle))
+            return await self._end("failed", self._joined(idle))
         if idle:
             self._not_restarted = (
-                f"of its gang {', '.join(idle)} was not restarted: {self._words(idle)}; "
+                f"of its gang {', '.join(idle)} was not restarted: {self._joined(idle)}; "
             )
-        await self._move_if_possible("verifying", self._words(
-            {name: _told(each) for name, each in results.items()}
+        await self._move_if_possible("verifying", self._joined(
+            {name: _result_text(each) for name, each in results.items()}
         ))  # fmt: skip
         return None
 
@@ -161,7 +161,7 @@ class Restart:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
-    async def hook_over(self) -> None:
+    async def wait_for_hooks(self) -> None:
         """Wait for running hooks, up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
@@ -202,31 +202,31 @@ class Restart:
                 name: drain.progress(self._settings.drain, self._targets.signals(name), waited_s)
                 for name in self._names
             }
-            self._show(self._words({name: text for name, (_, text) in progress.items()}))
+            self._show(self._joined({name: text for name, (_, text) in progress.items()}))
             if all(over for over, _ in progress.values()) or changed() is not None:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    async def _object(
-        self, befores: Mapping[str, verify.Before], objection: Objection, changed: Changed
+    async def _recheck(
+        self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
         """Scrape all again and ask again; return the refusal. No answer is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
-        against = self._not_as_decided(befores, changed)
+        against = self._changed_since(befores, changed)
         if against is not None:
             return against
         if not all(seen.values()):
             unseen = ", ".join(name for name, scraped in seen.items() if not scraped)
-            return f"no scrape of {unseen} has ended since it was to be called"
+            return f"no scrape of {unseen} has ended since the drain"
         try:
-            return await objection()
+            return await recheck()
         except Exception as error:  # noqa: BLE001 - any error is a refusal
             _log.exception("objection_broke", attempt=self.attempt.id)
-            return f"it could not be asked once more: {type(error).__name__}"
+            return f"the last check broke: {type(error).__name__}"
 
-    def _not_as_decided(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
+    def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
         """Return why the hooks must not be called: the one place that compares the present with the decision's state."""
         against = changed()
         if against is not None:
@@ -239,7 +239,7 @@ class Restart:
             )
             if text is not None:
                 again = "; ask again" if self.attempt.trigger == "manual" else ""
-                return self._words({name: text}) + again
+                return self._joined({name: text}) + again
         return None
 
     async def _write_call(self, lock: Lock | None) -> str | None:
@@ -253,14 +253,14 @@ class Restart:
         return None
 
     async def _call_hooks(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
     ) -> dict[str, HookResult]:
         """Call all hooks, and retry those that certainly did nothing; return the results by target."""
         results: dict[str, HookResult] = {}
         due = list(calls)
         for retry in range(RETRIES_MAX + 1):
             if retry:
-                against = await self._against_again(due, results, lock, objection)
+                against = await self._retry_refusal(due, results, lock, recheck)
                 against = against or self._stopping()
                 if against is not None:
                     for call, _ in due:
@@ -274,9 +274,9 @@ class Restart:
                 break
         return results
 
-    async def _against_again(
+    async def _retry_refusal(
         self, due: Sequence[tuple[HookCall, Hook]], results: Mapping[str, HookResult],
-        lock: Lock | None, objection: Objection,
+        lock: Lock | None, recheck: Recheck,
     ) -> str | None:  # fmt: skip
         """Wait, then return the refusal of a retry, or None."""
         names = [call.target for call, _ in due]
@@ -287,7 +287,7 @@ class Restart:
             # Other members were restarted: the original trouble is gone, and half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
-        return await objection()
+        return await recheck()
 
     async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
         self._targets.acting(call.target, on=True)
@@ -303,7 +303,7 @@ class Restart:
             text = f"the hook broke: {type(error).__name__}"
             result = HookResult(outcome=UNCERTAIN, text=text)
         result = replace(result, text=printable(result.text))
-        self._show(self._words({call.target: result.text}))
+        self._show(self._joined({call.target: result.text}))
         return {call.target: result}
 
     async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
@@ -316,16 +316,18 @@ class Restart:
         began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
-            for name, looked in (await self._look_at(following.keys() - _settled(seen))).items():
+            for name, scraped in (
+                await self._wait_for_scrapes(following.keys() - _finished(seen))
+            ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
-                if signals is None or not looked:
+                if signals is None or not scraped:
                     # Without scrapes, only time counts, and only while this watcher ran: nothing was
                     # seen while it was away.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
                 seen[name] = following[name].update(since_s, signals, kinds)
-            text = self._words({name: seen[name].text for name in befores})
+            text = self._joined({name: seen[name].text for name in befores})
             self._show(self._not_restarted + text)
             outcomes = {each.outcome for each in seen.values()}
             if verify.DID_NOT_HELP in outcomes or outcomes == {verify.HELPED}:
@@ -333,14 +335,14 @@ class Restart:
                 payoff_ratio = seen[self.attempt.target].payoff_ratio
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
-    async def _look_at(self, names: Iterable[str]) -> dict[str, bool]:
+    async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
         """Wait for each target's next scrape; return whether there was one."""
         began_s, names = time.monotonic(), list(names)
-        waits = (self._targets.next_look(name, LOOK_SECONDS) for name in names)
-        looked = dict(zip(names, await asyncio.gather(*waits), strict=True))
-        if not all(looked.values()) or any(self._targets.signals(name) is None for name in names):
+        waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
+        scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))
+        if not all(scraped.values()) or any(self._targets.signals(name) is None for name in names):
             await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - began_s)))
-        return looked
+        return scraped
 
     async def _move(self, attempt: Attempt, state: str, text: str) -> None:
         moved = replace(attempt, state=state, text=text)
@@ -366,7 +368,7 @@ class Restart:
         for name in self._names:
             self._targets.mark_changed(name)
 
-    def _words(self, said: Mapping[str, str]) -> str:
+    def _joined(self, said: Mapping[str, str]) -> str:
         """Join the texts; name the targets of a gang."""
         if len(self._names) == 1:
             return next(iter(said.values()), "")
@@ -377,9 +379,9 @@ def _seconds_max(hook: Hook) -> float:
     return hook.timeout_seconds + HOOK_GRACE_SECONDS
 
 
-def _settled(seen: Mapping[str, verify.Progress]) -> set[str]:
+def _finished(seen: Mapping[str, verify.Progress]) -> set[str]:
     return {name for name, each in seen.items() if each.outcome is not None}
 
 
-def _told(result: HookResult) -> str:
+def _result_text(result: HookResult) -> str:
     return f"it may have acted: {result.text}" if result.outcome == UNCERTAIN else result.text

@@ -31,7 +31,7 @@ from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 """Interval between checks of open incidents."""
 
 STOP_SECONDS = 4.0
@@ -92,7 +92,7 @@ class Restarts:
         self._begin("suspension noticed", self.targets.tick())
         self._begin("restarts", self.dispatcher.run())
         self._begin("restarts shown", self._plan.run())
-        self._begin("restarts wanted", self._look_on())
+        self._begin("restarts wanted", self._check_loop())
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work, name=name))
@@ -134,7 +134,6 @@ class Restarts:
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
-        """Set the targets and their settings."""
         self.targets.follow(targets)
         settings = {name: each.settings for name, each in self.targets.managed.items()}
         self._schedule.set(each for each in settings.items() if each[1].mode != "off")
@@ -147,10 +146,9 @@ class Restarts:
                 self._ask_for(event.incident)
             else:
                 self.dispatcher.trouble_over(event.incident.id)
-        self.targets.looked(name)
+        self.targets.scraped(name)
 
     def silenced(self, incident_id: str) -> bool:
-        """Return True if a person silenced this incident."""
         return self._controls.silenced(incident_id, time.time())
 
     # --- requests
@@ -174,7 +172,6 @@ class Restarts:
             ))  # fmt: skip
 
     def _was_dry_run(self, incident_id: str) -> bool:
-        """Return True if this incident had a dry run already."""
         known = self._plan.attempts or ()
         return any(each.incident_id == incident_id and each.state == "dry_run" for each in known)
 
@@ -210,12 +207,12 @@ class Restarts:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_on(self) -> None:
+    async def _check_loop(self) -> None:
         while True:
-            await self._look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._check_incidents()
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check_incidents(self) -> None:
         """Submit requests of open incidents again: found before our own restart, or refused so far."""
         # Another program may have written to the file, or replaced it.
         await self._controls.load(time.time())

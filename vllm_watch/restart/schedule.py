@@ -56,7 +56,6 @@ class Schedule:
         self._task = asyncio.create_task(self._run(), name="schedules")
 
     def stop(self) -> None:
-        """Stop the timers."""
         if self._task is not None:
             self._task.cancel()
 
@@ -83,7 +82,7 @@ class Schedule:
         while True:
             for timer in list(self._timers.values()):
                 try:
-                    self._look(timer, time.time())
+                    self._check(timer, time.time())
                 except Exception:  # noqa: BLE001 - the other schedules continue
                     _log.exception(
                         "schedule_broke", target=timer.target, schedule=timer.schedule.name
@@ -91,7 +90,7 @@ class Schedule:
                 await asyncio.sleep(0)  # a whole fleet may have missed the same night
             await asyncio.sleep(TICK_SECONDS)
 
-    def _look(self, timer: _Timer, now_t: float) -> None:
+    def _check(self, timer: _Timer, now_t: float) -> None:
         if timer.due_t is None or now_t < timer.at_t:
             return
         due_t = last_due(timer.schedule, timer.zone, timer.due_t, now_t)
@@ -105,7 +104,7 @@ def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str 
     if schedule.uptime_seconds_min:
         # While nothing answers, the known start may be a dead process's.
         if signals is None or not signals.up or signals.process_start_time is None:
-            return "it is not known how long the server runs"
+            return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time
         if uptime_s < schedule.uptime_seconds_min:
             return f"it runs for {uptime_s:.0f} s, less than {schedule.uptime_seconds_min:.0f}"
@@ -114,7 +113,7 @@ def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str 
         engines = signals.engines.values() if signals is not None else ()
         ratios = [each.throughput_ratio for each in engines if each.throughput_ratio is not None]
         if not ratios:
-            return "its throughput, relative to when it was fresh, is not known"
+            return "its throughput relative to a fresh engine is unknown"
         if min(ratios) > limit:
-            return f"it does {min(ratios):.0%} of what it did when fresh, more than {limit:.0%}"
+            return f"it reaches {min(ratios):.0%} of a fresh engine's throughput, more than {limit:.0%}"
     return None

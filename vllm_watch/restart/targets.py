@@ -24,7 +24,7 @@ from vllm_watch.state.attempt import Attempt
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves; an overloaded one is at its limit."""
 
-FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
+FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's scrape is valid for this many intervals, and at least this many seconds; then it is unknown."""
 
 
@@ -57,14 +57,13 @@ class Targets:
         self.managed: dict[str, ManagedTarget] = {}
         self._board = board
         self._gates = gates
-        self._next_looks: dict[str, asyncio.Event] = {}
+        self._next_scrapes: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
         self._ticked_s: float | None = None  # monotonic; None: tick() does not run
         self._resumed_s = float("-inf")  # monotonic: end of this process's last suspension
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
-        """Set the watched targets and their settings."""
         known, self.managed = self.managed, {}
         for target, settings in targets:
             managed = known.get(target.name) or ManagedTarget(target, settings)
@@ -75,21 +74,20 @@ class Targets:
             self._gates.forget(gone)
             self._wake(gone)  # no more scrapes
 
-    def looked(self, name: str) -> None:
-        """Note that a scrape of the target has ended."""
+    def scraped(self, name: str) -> None:
         signals = self.signals(name)
         if signals is not None:
-            self._gates.looked(signals)
+            self._gates.scraped(signals)
         self._wake(name)
 
     def _wake(self, name: str) -> None:
-        event = self._next_looks.pop(name, None)
+        event = self._next_scrapes.pop(name, None)
         if event is not None:
             event.set()
 
-    async def next_look(self, name: str, timeout_seconds: float) -> bool:
+    async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
         """Wait for the next scrape to end; return False on timeout."""
-        event = self._next_looks.setdefault(name, asyncio.Event())
+        event = self._next_scrapes.setdefault(name, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_seconds):
                 await event.wait()
@@ -107,7 +105,7 @@ class Targets:
             if looked is not None and looked.monotonic_s >= since_s:
                 return True
             left_s = waited_until_s - time.monotonic()
-            if left_s <= 0 or not await self.next_look(name, left_s):
+            if left_s <= 0 or not await self.next_scrape(name, left_s):
                 return False
             entry = self._board.targets.get(name)
         return False
@@ -140,13 +138,11 @@ class Targets:
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
-            return (
-                "it is not known whether the process that answers is the one that was decided about"
-            )
+            return "it is unknown whether the answering process is the one decided on"
         if not same:
             return another(now)
         if silence_counts and decided.up and not now.up:
-            return "the process that was decided about does not answer any more"
+            return "the process decided on does not answer any more"
         return None
 
     async def tick(self) -> None:
@@ -170,9 +166,9 @@ class Targets:
         for entry in entries:
             looked = None if entry is None else entry.looked
             if looked is None:
-                return "there was no look since vllm-watch started"
+                return "there was no scrape since vllm-watch started"
             if looked.monotonic_s < self._resumed_s:
-                return "there was no look since vllm-watch was suspended"
+                return "there was no scrape since vllm-watch was suspended"
             against = looked.stale()
             if against is not None:
                 return against
@@ -183,7 +179,6 @@ class Targets:
         return None if incident_id is None else self._board.incidents.find(incident_id)
 
     def incidents(self) -> list[Incident]:
-        """Return all open incidents."""
         return [
             each for entry in self._board.all_entries() for each in entry.incidents.open.values()
         ]
@@ -337,7 +332,6 @@ class Targets:
             entry.restart_news = news
 
     def draining(self, name: str, *, on: bool) -> None:
-        """Open or close its readiness gate."""
         managed = self.managed.get(name)
         if managed is not None and managed.draining != on:
             managed.draining = on
@@ -365,7 +359,7 @@ def _is_fresh(entry: TargetEntry) -> bool:
     if entry.signals is None:
         return False
     age_s = time.time() - entry.signals.t
-    return age_s <= max(FRESH_SECONDS_MIN, FRESH_LOOKS * entry.interval_seconds)
+    return age_s <= max(FRESH_SECONDS_MIN, FRESH_SCRAPES * entry.interval_seconds)
 
 
 def another(process: Process) -> str:

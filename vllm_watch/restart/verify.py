@@ -42,7 +42,6 @@ class Before:
     kinds: frozenset[str] = frozenset()  # of the incidents that fired
 
     def to_json(self) -> dict[str, Any]:
-        """Return the journal's form."""
         return {**asdict(self), "kinds": sorted(self.kinds)}
 
     @classmethod
@@ -154,14 +153,14 @@ class Verification:
         fresh = ratio is not None and ratio >= FRESH_RATIO_MIN
         if served_s < self._settle_seconds:
             if fresh and not ill:
-                text = f"a new process does {ratio:.0%} of what it did when fresh"
+                text = f"a new process reaches {ratio:.0%} of a fresh engine's throughput"
                 return self._ended(HELPED, text, ratio)
-            return Progress(f"a new process serves since {served_s:.0f} s")
+            return Progress(f"a new process has served for {served_s:.0f} s")
         if ill:
             text = f"the new process has it again: {', '.join(again) or signals.state_text}"
             return self._ended(DID_NOT_HELP, text, ratio)
         if ratio is not None and not fresh:
-            text = f"the new process does only {ratio:.0%} of what the engine did when fresh"
+            text = f"the new process reaches only {ratio:.0%} of a fresh engine's throughput"
             return self._ended(DID_NOT_HELP, text, ratio)
         text = "a new process serves and nothing is wrong with it"
         if ratio is None:

@@ -49,13 +49,11 @@ class ChartTable:
             return ()
 
     def put(self, part: Part) -> None:
-        """Replace a part soon."""
         key = (part.target, part.name)
         self.worker.put(key, partial(_write, part, time.time()), learnt=True)
 
     def damaged(self, part: Part, why: str) -> None:
-        """Report an unusable part."""
-        cause = f"kept history is damaged: {part.name} of {part.target}: {why}"
+        cause = f"stored history is damaged: {part.name} of {part.target}: {why}"
         self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
 
     # --- in the worker's thread
@@ -83,7 +81,7 @@ class ChartTable:
             if isinstance(data, bytes) and zlib.crc32(data) == checksum:
                 found.append(part)
             else:
-                self.damaged(part, "it is not what was written")
+                self.damaged(part, "its checksum is wrong")
         return tuple(found)
 
 

@@ -17,5 +17,5 @@ def unpacked(text: object) -> dict[str, Any]:
     """Parse packed text. Raises TypeError or ValueError if damaged."""
     found = json_text.read(text)  # type: ignore[arg-type]
     if not isinstance(found, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     return found

@@ -52,7 +52,7 @@ class Connection:
 
     def _loss(self, db: sqlite3.Connection) -> str | None:
         try:
-            return seal.loss(db, seal.marked(self.folder) or self._seal)
+            return seal.loss(db, seal.read_marker(self.folder) or self._seal)
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
@@ -74,13 +74,13 @@ class Connection:
 
     def count(self, db: sqlite3.Connection) -> Seal:
         """Count a durable write in its transaction; `mark` it once it is on disk."""
-        marker = seal.marked(self.folder) if self.loss is not None and self._own else None
+        marker = seal.read_marker(self.folder) if self.loss is not None and self._own else None
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
         """Update the marker after a write reached the disk. Raises OSError."""
         if self._own:
-            seal.mark(self.folder, written)
+            seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None
 
     def close(self) -> None:
@@ -90,8 +90,7 @@ class Connection:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def let_go(self) -> None:
-        """Close it and release the folder."""
+    def release(self) -> None:
         self.close()
         if self._lock is not None:
             file.unlock(self._lock)

@@ -19,7 +19,7 @@ BUSY_SECONDS = 2.0
 DAMAGED_KEPT = 2
 """Damaged files kept for analysis."""
 
-_BESIDE = ("", "-wal", "-shm")
+_SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
@@ -52,7 +52,7 @@ def unlock(held: int) -> None:
 def connect(folder: Path) -> sqlite3.Connection:
     """Open or create the file, and migrate its schema. Raises StateError, OSError, or sqlite3.Error (see `is_damage`)."""
     path = folder / NAME
-    for suffix in _BESIDE:
+    for suffix in _SUFFIXES:
         refuse_odd(folder / (NAME + suffix))
     _make(path)
     connection = sqlite3.connect(
@@ -99,13 +99,13 @@ def is_damage(error: BaseException) -> bool:
 def move_aside(folder: Path, t: float) -> Path:
     """Rename a damaged file and return its new path; delete the oldest such files."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
-    for suffix in _BESIDE:
-        beside = folder / (NAME + suffix)
-        if beside.exists():
-            beside.rename(folder / (aside.name + suffix))
+    for suffix in _SUFFIXES:
+        path = folder / (NAME + suffix)
+        if path.exists():
+            path.rename(folder / (aside.name + suffix))
     moved = folder.glob(f"{NAME}.damaged-*")
-    old = sorted((each for each in moved if each.name[-4:] not in _BESIDE), reverse=True)
+    old = sorted((each for each in moved if each.name[-4:] not in _SUFFIXES), reverse=True)
     for each in old[DAMAGED_KEPT:]:
-        for suffix in _BESIDE:
+        for suffix in _SUFFIXES:
             (folder / (each.name + suffix)).unlink(missing_ok=True)
     return aside

@@ -64,7 +64,7 @@ class IncidentTable:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
             # Before any of our rows: open incidents of a file that is readable only later are never resumed.
-            self._worker.put("strangers", self._end_strangers)
+            self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
@@ -126,10 +126,10 @@ class IncidentTable:
                 self._damaged(f"incident {name}", error)
 
     def _damaged(self, what: str, error: Exception) -> None:
-        cause = f"a kept entry is damaged: {what}: {error!r}"
+        cause = f"a stored entry is damaged: {what}: {error!r}"
         self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
 
-    def _end_strangers(self, db: sqlite3.Connection) -> None:
+    def _end_leftovers(self, db: sqlite3.Connection) -> None:
         """End open incidents that were never resumed, before our own rows are written."""
         now = time.time()
         for incident in self._parsed(db.execute(_OPEN).fetchall()):

@@ -85,7 +85,7 @@ class Told:
     entries: tuple[Entry, ...]  # oldest first
 
 
-def _said(attempt: Attempt) -> dict[str, Any]:
+def _to_json(attempt: Attempt) -> dict[str, Any]:
     """Return the attempt for JSON; older versions can read it if it has no gang."""
     said = asdict(attempt)
     return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
@@ -122,21 +122,20 @@ class Journal:
         def changed(db: sqlite3.Connection) -> None:
             if spent is not None:
                 db.execute("DELETE FROM standing WHERE name = ?", (spent,))
-            seal.renew(db)
+            seal.update_sums(db)
 
         await self._write(
             "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
-            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _said(attempt),
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _to_json(attempt),
             changed=changed,
         )  # fmt: skip
 
     async def note(self, entry: Entry) -> None:
-        """Record an action."""
         await self._write(
             "INSERT INTO audit (t, said) VALUES (?, ?)",
             entry.t,
             asdict(entry),
-            changed=seal.noted,
+            changed=seal.add_audit_row,
         )
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
@@ -147,7 +146,6 @@ class Journal:
             await self._write("INSERT OR REPLACE INTO standing VALUES (?, ?)", name, said)
 
     async def standing(self) -> dict[str, dict[str, Any]]:
-        """Return the standing entries, by name."""
         rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
         return {name: self._read(said, dict) for name, said in rows}
 
@@ -206,7 +204,7 @@ class Journal:
         self,
         statement: str,
         *values: object,
-        changed: Callable[[sqlite3.Connection], None] = seal.renew,
+        changed: Callable[[sqlite3.Connection], None] = seal.update_sums,
     ) -> None:
         def write(db: sqlite3.Connection) -> None:
             columns = [packed(each) if isinstance(each, Mapping) else each for each in values]
@@ -242,7 +240,7 @@ class Journal:
             db.execute(insert, (LOST, packed({"t": time.time(), "why": why})))
         if not known:
             db.execute(insert, (_BEGUN, packed({"t": time.time()})))
-        seal.renew(db, pruned=True)
+        seal.update_sums(db, pruned=True)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
         """Remove rows beyond the limits of an audit."""
@@ -254,7 +252,7 @@ class Journal:
                 f" (SELECT rowid FROM {table} ORDER BY {column} DESC LIMIT ?)",
                 (KEPT_MAX,),
             )
-        seal.renew(db, pruned=True)
+        seal.update_sums(db, pruned=True)
 
 
 class PassingJournal(Journal):

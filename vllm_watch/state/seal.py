@@ -30,8 +30,8 @@ class Seal:
     writes: int  # durable ones
 
     def to_line(self) -> bytes:
-        said = f"{self.generation} {self.writes:020d}"
-        return f"{said} {zlib.crc32(said.encode()):08x}\n".encode()
+        text = f"{self.generation} {self.writes:020d}"
+        return f"{text} {zlib.crc32(text.encode()):08x}\n".encode()
 
     @classmethod
     def of_line(cls, line: bytes) -> "Seal":
@@ -43,7 +43,7 @@ class Seal:
         return cls("", 0)
 
 
-def marked(folder: Path) -> Seal | None:
+def read_marker(folder: Path) -> Seal | None:
     """Return the marker, or None if there is none. Raises OSError."""
     try:
         return Seal.of_line(regular_file.read(folder / NAME, _BYTES_MAX))
@@ -51,7 +51,7 @@ def marked(folder: Path) -> Seal | None:
         return None
 
 
-def mark(folder: Path, seal: Seal) -> None:
+def write_marker(folder: Path, seal: Seal) -> None:
     """Write the marker to disk. Raises OSError."""
     held = opener(str(folder / NAME), os.O_WRONLY | os.O_CREAT)
     try:
@@ -75,14 +75,14 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
     return of(db)
 
 
-def renew(db: sqlite3.Connection, *, pruned: bool = False) -> None:
+def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
     """Update the sum of the guard's tables, within the transaction; `pruned`: of audit too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
-def noted(db: sqlite3.Connection) -> None:
+def add_audit_row(db: sqlite3.Connection) -> None:
     """Add the new row of audit to its sum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
@@ -94,14 +94,14 @@ def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):
-        raise sqlite3.DatabaseError("malformed: a row of the journal is not what was written")
+        raise sqlite3.DatabaseError("malformed: a row of the journal was altered")
     if marker is None or (not marker.generation and seal.writes):
         return None
     if marker.generation != seal.generation:
         return "the state file was removed, emptied or replaced"
     missing = marker.writes - seal.writes
     if missing > 0:
-        return f"the last {missing} writes are not in it: the -wal beside it was removed, cut or damaged"
+        return f"the last {missing} writes are missing: the -wal next to it was removed, cut or damaged"
     return None
 
 

@@ -41,7 +41,7 @@ ROWS_MAX, LEARNT_MAX = 5000, 10_000
 """Limit of pending rows, of some KB each; beyond it the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
-Tell = Callable[[str | None, str | None, float], None]
+OnWrite = Callable[[str | None, str | None, float], None]
 """Called with one of troubles.REASONS and the cause, or None and None after success; and Unix time."""
 
 
@@ -65,14 +65,14 @@ class _Job:
 class Worker:
     """Worker of one folder; calls `tables` on each new connection."""
 
-    def __init__(self, folder: Path | None, tell: Tell | None = None) -> None:
-        """With `tell` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
-        and `tell` is called in the event loop after each write. Without, another process's file is used as it is.
+    def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
+        """With `on_write` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
+        and `on_write` is called in the event loop after each write. Without, another process's file is used as it is.
         `folder` None: a file in memory, which ends with the worker.
         """
-        self.connection = Connection(folder, own=tell is not None)
+        self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
-        self._tell = tell
+        self._on_write = on_write
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._wake = threading.Condition()  # guards the fields below
@@ -95,7 +95,7 @@ class Worker:
             rows.pop(key, None)
             rows[key] = write
             _bound(rows, LEARNT_MAX if learnt else ROWS_MAX)
-            self._begun()
+            self._wake_thread()
 
     async def do(
         self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
@@ -111,7 +111,7 @@ class Worker:
             if self._closing:
                 raise StateError(f"{self.folder} is closed", "Start vllm-watch again")
             self._jobs.append(job)
-            self._begun()
+            self._wake_thread()
         try:
             # Shielded: a cancelled caller's request is still carried out.
             async with asyncio.timeout(seconds):
@@ -122,7 +122,7 @@ class Worker:
             with self._wake, contextlib.suppress(ValueError):
                 self._jobs.remove(job)
             cause = f"{self.folder} did not answer within {seconds:.0f} s"
-            trouble = Trouble("io", cause, "Look at that disk")
+            trouble = Trouble("io", cause, "Check that disk")
             self.report(trouble, lasting=True)
             raise StateError(trouble.cause, trouble.remedy) from None
 
@@ -134,7 +134,7 @@ class Worker:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
-    def _begun(self) -> None:
+    def _wake_thread(self) -> None:
         """Wake or start the thread. A daemon thread, so a hanging disk does not block exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
@@ -143,7 +143,6 @@ class Worker:
 
     @property
     def folder(self) -> Path:
-        """Folder of the file."""
         return self.connection.folder
 
     # --- in the thread
@@ -153,16 +152,16 @@ class Worker:
         while not last:
             job, last = self._next()
             if job is not None:
-                self._answer(job)
+                self._run_job(job)
                 continue
             try:
-                if self._keep(learnt=True):
+                if self._write_rows(learnt=True):
                     self._succeeded()
                 if not last:
                     self._prune()
             except Exception as error:  # noqa: BLE001 - a bug in one row must not stop journal and ledger
                 self._failed(error)
-        self.connection.let_go()
+        self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
         """Wait for work. Returns None for rows, and True at the end."""
@@ -177,10 +176,10 @@ class Worker:
                 return self._jobs.popleft(), False
             return None, self._closing
 
-    def _answer(self, job: _Job) -> None:
+    def _run_job(self, job: _Job) -> None:
         try:
             if job.writes:
-                self._keep(learnt=False)
+                self._write_rows(learnt=False)
             if not job.done.set_running_or_notify_cancel():
                 return
             if job.writes:
@@ -189,27 +188,27 @@ class Worker:
             else:
                 done = job.work(self._connected())
         except (StateError, OSError, sqlite3.Error) as error:
-            _settle(job.done, self._failed(error))
+            _fail_job(job.done, self._failed(error))
         except Exception as error:  # noqa: BLE001 - passed to the caller
-            _settle(job.done, error)
+            _fail_job(job.done, error)
         else:
             # A read proves nothing while writes fail: a full or read-only disk is still readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
-    def _keep(self, *, learnt: bool) -> bool:
+    def _write_rows(self, *, learnt: bool) -> bool:
         """Write pending rows; return False if there are none. On an error they stay pending."""
         with self._wake:
             rows, self._rows = self._rows, {}
-            lessons: dict[Hashable, Work] = {}
+            learnt_rows: dict[Hashable, Work] = {}
             if learnt:
-                lessons, self._learnt = self._learnt, {}
-        if not rows and not lessons:
+                learnt_rows, self._learnt = self._learnt, {}
+        if not rows and not learnt_rows:
             return False
         try:
             with self._transaction(durable=bool(rows)) as db:
-                for key, write in (*rows.items(), *lessons.items()):
+                for key, write in (*rows.items(), *learnt_rows.items()):
                     try:
                         write(db)
                     except (TypeError, ValueError) as error:
@@ -218,7 +217,7 @@ class Worker:
         except BaseException:
             with self._wake:  # newer rows win
                 self._rows = _bound({**rows, **self._rows}, ROWS_MAX)
-                self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)
+                self._learnt = _bound({**learnt_rows, **self._learnt}, LEARNT_MAX)
             raise
         return True
 
@@ -257,7 +256,7 @@ class Worker:
         else:
             if new and self.connection.loss is not None:
                 cause = f"the history in {self.folder} is damaged: {self.connection.loss}"
-                self.report(Trouble("damaged", cause, "Look at the disk; see vllm-watch journal"))
+                self.report(Trouble("damaged", cause, "Check the disk; see vllm-watch journal"))
         if new:
             for table in self.tables:
                 table.begin(db)
@@ -267,11 +266,11 @@ class Worker:
 
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
         """Report and log a trouble; a lasting one is logged once."""
-        if self._tell is not None and not (lasting and trouble.cause == self._failing):
+        if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:
             self._failing = trouble.cause
-        self._in_loop(trouble.reason, trouble.cause)
+        self._notify(trouble.reason, trouble.cause)
 
     def _failed(self, error: Exception) -> StateError:
         self.connection.close()
@@ -282,18 +281,18 @@ class Worker:
         return StateError(trouble.cause, trouble.remedy)
 
     def _succeeded(self) -> None:
-        if self._tell is not None and self._failing is not None:
+        if self._on_write is not None and self._failing is not None:
             _log.info("state_kept_again", folder=str(self.folder))
         self._failing, self._retry_s = None, 0.0
-        self._in_loop(None, None)
+        self._notify(None, None)
 
-    def _in_loop(self, reason: str | None, cause: str | None) -> None:
-        if self._tell is not None and self._loop is not None:
+    def _notify(self, reason: str | None, cause: str | None) -> None:
+        if self._on_write is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._tell, reason, cause, time.time())
+                self._loop.call_soon_threadsafe(self._on_write, reason, cause, time.time())
 
 
-def _settle(done: "Future[Any]", error: Exception) -> None:
+def _fail_job(done: "Future[Any]", error: Exception) -> None:
     with contextlib.suppress(InvalidStateError):  # the caller has given up
         done.set_exception(error)
 

@@ -61,7 +61,6 @@ class HookCall:
     process_start_time: float | None = None  # Unix seconds, of the server to be restarted
 
     def payload(self) -> dict[str, str | float | None]:
-        """Return all fields for JSON."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 

@@ -24,8 +24,8 @@ from vllm_watch.support.redaction import redacted
 OUTPUT_BYTES_MAX = 16 << 20
 """More output within one poll makes a write fail: no command that restarts a server writes this much."""
 TAIL_BYTES = 2000  # fits an error message and a log line
-_WIND_BYTES = 1 << 20
-_LOOK_SECONDS = 0.05
+_REWIND_BYTES = 1 << 20
+_POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
 _REAPER = Path(reaper.__file__)
 
@@ -82,10 +82,10 @@ async def _wait(
     deadline = asyncio.get_running_loop().time() + timeout_seconds
     try:
         while (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait((ended,), timeout=min(_LOOK_SECONDS, left))
+            await asyncio.wait((ended,), timeout=min(_POLL_SECONDS, left))
             if ended.done():
                 return True
-            output.wind()
+            output.rewind()
         return False
     finally:
         ended.cancel()
@@ -148,14 +148,12 @@ class _Output:
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
 
-    def wind(self) -> None:
-        """Rewind to the beginning after _WIND_BYTES."""
-        if os.lseek(self.descriptor, 0, os.SEEK_CUR) >= _WIND_BYTES:
+    def rewind(self) -> None:
+        if os.lseek(self.descriptor, 0, os.SEEK_CUR) >= _REWIND_BYTES:
             self._before = self._last()
             os.lseek(self.descriptor, 0, os.SEEK_SET)
 
     def tail(self) -> str:
-        """Return the end of the output."""
         said = self._last().decode(errors="replace").replace("\0", "").strip()
         return printable(redacted(said))
 

@@ -43,7 +43,7 @@ class Hook:
             remedy=wrong and "fix argv, or install the program where vllm-watch runs",
         )
         if self._settings.relaunches:
-            text = "the command starts the server again itself: hooks.command says relaunches: true"
+            text = "the command itself restarts the server (hooks.command: relaunches: true)"
             return [found, base.Finding(ok=True, text=text)]
         return [found, await supervisor.finding(self._tools, call)]
 
@@ -70,16 +70,16 @@ def _judge(settings: CommandHook, ended: child.Ended) -> tuple[str, str]:
     if ended.timed_out:
         left = f"; {ended.left} of its processes could not be ended" if ended.left else ""
         return base.UNCERTAIN, (
-            f"{program} was ended after {settings.timeout_seconds:g} s with all it started{left}{said}"
+            f"{program} was ended after {settings.timeout_seconds:g}s with all its children{left}{said}"
         )
     match ended.status:
         case 0:
             return base.DONE, f"{program} ended with status 0"
         case status if status == TRY_AGAIN_STATUS:
-            return base.FAILED, f"{program} ended with status 75, to be tried again{said}"
+            return base.FAILED, f"{program} ended with status 75: try again later{said}"
         case None:
-            return base.UNCERTAIN, f"how {program} ended is not known{said}"
+            return base.UNCERTAIN, f"the exit status of {program} is unknown{said}"
         case status if status > 0:
             return base.UNCERTAIN, f"{program} ended with status {status}{said}"
         case status:
-            return base.UNCERTAIN, f"{program} was ended by signal {-status}{said}"
+            return base.UNCERTAIN, f"{program} was killed by signal {-status}{said}"

@@ -21,7 +21,7 @@ from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0  # an inspection takes milliseconds
 _ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB, more with many labels and mounts
-_SAID_BYTES_MAX = 2000
+_ERROR_BYTES_MAX = 2000
 _OK = 200
 
 
@@ -49,11 +49,13 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
     )
     if status != _OK:
         remedy = "check hooks.docker: container, with docker ps -a"
-        raise HookError(f"the daemon at {socket} says of {container}: {said(status, body)}", remedy)
+        raise HookError(
+            f"the daemon at {socket} answered for {container}: {answer_text(status, body)}", remedy
+        )
     try:
         return _container(json_text.read(body))
     except (ValueError, KeyError, TypeError, AttributeError):
-        cause = f"what answers at {socket} is no Engine API"
+        cause = f"{socket} does not serve the Engine API"
         raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
 
 
@@ -67,10 +69,10 @@ async def restart(
         aiohttp.ClientError, TimeoutError: the request was sent, but no answer came.
     """
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
-    return await _call(tools, socket, "POST", path, timeout_seconds, _SAID_BYTES_MAX, sure=False)
+    return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 
 
-def said(status: int, body: bytes) -> str:
+def answer_text(status: int, body: bytes) -> str:
     """Return the status and the daemon's message."""
     try:
         message = str(json_text.read(body)["message"])

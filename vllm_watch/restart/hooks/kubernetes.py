@@ -17,7 +17,7 @@ from vllm_watch.restart.hooks import kubernetes_objects as objects
 from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget, judged
 from vllm_watch.settings.hooks import KubernetesHook
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
@@ -59,7 +59,7 @@ class Hook:
             return base.HookResult(outcome=outcome, text=error.cause)
         except TimeoutError:
             assert act is not None  # noqa: S101 - only its run is timed
-            return act.when_time_was_up(self._settings.timeout_seconds)
+            return act.at_timeout(self._settings.timeout_seconds)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         findings: list[base.Finding] = []
@@ -140,11 +140,11 @@ class _Act:
         if result is not None:
             return result
         if pod is not None:
-            await self._gone(pod)
+            await self._wait_gone(pod)
             self._accepted += "; it is gone"
         return base.HookResult(outcome=base.DONE, text=self._accepted)
 
-    def when_time_was_up(self, seconds: float) -> base.HookResult:
+    def at_timeout(self, seconds: float) -> base.HookResult:
         """Return the result at the timeout."""
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
@@ -156,8 +156,7 @@ class _Act:
         text = f"the API server has not answered within {seconds:g} s"
         return base.HookResult(outcome=outcome, text=text)
 
-    async def _sent(self, request: Awaitable[Answer]) -> Answer:
-        """Await an acting request. Raises KubernetesError."""
+    async def _send(self, request: Awaitable[Answer]) -> Answer:
         self.begun = True
         try:
             return await request
@@ -169,7 +168,7 @@ class _Act:
         name = f"pod {self._target.call.pod}"
         while True:
             try:
-                answer = await self._sent(self._api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(self._api.post(_eviction_path(pod), eviction(pod)))
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -198,7 +197,7 @@ class _Act:
         for _ in range(TRIES_MAX):
             patch = await self._target.rollout()
             if patch is not None:
-                answer = await self._sent(self._api.patch(self._target.workload_path, patch))
+                answer = await self._send(self._api.patch(self._target.workload_path, patch))
             if patch is None or answer.ok:
                 self._accepted = f"a rollout of {self._settings.workload} has begun"
                 return None
@@ -207,7 +206,7 @@ class _Act:
             self.begun = False
         return _judge(answer, self._settings.workload)
 
-    async def _gone(self, pod: Mapping[str, Any]) -> None:
+    async def _wait_gone(self, pod: Mapping[str, Any]) -> None:
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
@@ -219,7 +218,7 @@ class _Act:
             found = answer.document
             if answer.ok and judged(found, objects.uid, found) != objects.uid(pod):
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def eviction(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +237,7 @@ def _eviction_path(pod: Mapping[str, Any]) -> str:
 
 
 def _judge(answer: Answer, what: str) -> base.HookResult:
-    text = f"the API server says of {what}: {answer.said()}"
+    text = f"the API server answered for {what}: {answer.said()}"
     surely_nothing = answer.status < _SERVER_ERRORS or _TWO_BUDGETS in answer.said()
     outcome = base.REFUSED if surely_nothing else base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

@@ -79,7 +79,7 @@ def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None
         waiting = (container.get("state") or {}).get("waiting")
         if waiting is not None:
             why = waiting.get("reason", "it is being started")
-            return f"Kubernetes is about to start {name} again itself: {container['name']}, {why}"
+            return f"Kubernetes is about to restart {name} itself: {container['name']}, {why}"
         if (container.get("state") or {}).get("terminated") is not None:
             return f"{container['name']} in {name} has ended; Kubernetes decides whether it starts again"
     return _another(pod, name, url, process_start_time)
@@ -94,7 +94,7 @@ def _another(
     known = [each for each in began if each is not None]
     if not known or min(known) <= process_start_time + START_TOLERANCE_SECONDS:
         return None
-    return f"{name} was started after the observed server: it is another one"
+    return f"{name} was started after the observed server: it is a different one"
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
@@ -127,10 +127,10 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
         each for each in pod["metadata"].get("ownerReferences") or [] if each.get("controller")
     ]
     if not owners:
-        return f"nothing starts {name} again: it has no controller"
+        return f"nothing replaces {name}: it has no controller"
     kind = str(owners[0].get("kind"))
     if kind not in CONTROLLERS:
-        return f"nothing is known to start {name} again: its controller is a {kind}"
+        return f"nothing is known to replace {name}: its controller is a {kind}"
     return None
 
 

@@ -11,7 +11,7 @@ from vllm_watch.settings.hooks import KubernetesHook
 
 _T = TypeVar("_T")
 
-REMEDY = "look with kubectl get pod -o yaml; docs/hooks/kubernetes.md says what is asked for"
+REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
@@ -66,7 +66,7 @@ class KubernetesTarget:
         if wrong is not None:
             raise HookError(wrong, "wait for it, or fix the workload")
         if self.call.pod and not judged(found, objects.belongs, kind, found, await self.pod()):
-            cause = f"pod {self.call.pod} is none of {name}"
+            cause = f"pod {self.call.pod} does not belong to {name}"
             raise HookError(cause, "name the workload of the target's pod")
         return patch
 
@@ -90,4 +90,4 @@ def judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: ob
 def _found(answer: Answer, what: str) -> Mapping[str, Any]:
     if answer.ok and "metadata" in answer.document:
         return answer.document
-    raise HookError(f"{what} is not to be had: {answer.said()}", REMEDY)
+    raise HookError(f"{what} is not available: {answer.said()}", REMEDY)

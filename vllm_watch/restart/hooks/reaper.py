@@ -16,7 +16,7 @@ import time
 
 KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; anything left after this hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class _ToldToStopError(Exception):
@@ -81,7 +81,7 @@ def _kill_all() -> int:
                 pass
         except ChildProcessError:
             return 0
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return max(1, len(_children()))
 
 

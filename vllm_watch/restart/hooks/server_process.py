@@ -75,7 +75,7 @@ def everything(procfs: Path) -> dict[int, ProcessFacts]:
         pids = [int(name) for name in os.listdir(procfs) if name.isdigit()]
     except OSError as error:
         cause = f"{procfs} cannot be read: {error.strerror}"
-        raise HookError(cause, "set procfs to where /proc is mounted") from None
+        raise HookError(cause, "set procfs to the mount point of /proc") from None
     read = ((pid, reader.read(pid)) for pid in pids)
     return {pid: facts for pid, facts in read if facts is not None}
 
@@ -93,13 +93,13 @@ def _find(
         told = {pid: _listens(procfs, pid, all_, port, addresses, ours) for pid in candidates}
         candidates = [pid for pid, listens in told.items() if listens]
         if not candidates and None in told.values():
-            cause = f"whose socket port {port} is cannot be seen: servers of other users run here"
+            cause = f"the owner of port {port} is not visible: servers of other users run here"
             remedy = "run vllm-watch as the server's user, or with CAP_SYS_PTRACE and CAP_KILL"
             raise HookError(cause, remedy)
     if not candidates:
         remedy = "check that it runs on this host and listens on that port"
         raise HookError(f"no vLLM server is found by port {port} of {call.url}", remedy)
-    return Server(facts=_the_observed(call, [all_[pid] for pid in candidates]), all=all_)
+    return Server(facts=_observed(call, [all_[pid] for pid in candidates]), all=all_)
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
@@ -130,20 +130,18 @@ def _listens(
         return None
 
 
-def _the_observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
+def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
     expected = call.process_start_time
     if expected is not None:
         same = [facts for facts in found if started_at(facts, expected)]
         if not same:
             pids = ", ".join(str(facts.pid) for facts in found)
-            cause = f"process {pid_word(pids)} did not start when the observed server did: it is another one"
-            raise HookError(cause, "wait for the next look; it may have been restarted already")
+            cause = f"process {pid_word(pids)} did not start when the observed server did: it is a different one"
+            raise HookError(cause, "wait for the next scrape; it may have been restarted already")
         found = same
     if len(found) > 1:
         pids = ", ".join(str(facts.pid) for facts in found)
-        raise HookError(
-            f"several servers are found by its port: {pids}", "end the one that is not meant"
-        )
+        raise HookError(f"several servers are found by its port: {pids}", "stop the other one")
     return found[0]
 
 
@@ -182,7 +180,7 @@ async def _addresses(host: str) -> frozenset[str]:
         async with asyncio.timeout(_RESOLVE_SECONDS):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError):
-        cause = f"{host} cannot be resolved, so whether it is this host cannot be told"
+        cause = f"{host} cannot be resolved, so it is unknown whether it is this host"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
 

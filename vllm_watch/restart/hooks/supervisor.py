@@ -25,7 +25,7 @@ _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
 # They end with their only child.
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
-_SAY = "set relaunches: true, once you have seen something start it again"
+_CONFIRM = "set relaunches: true once you have seen something restart it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Supervision:
 
     relaunches: bool | None  # None: unknown
     text: str
-    remedy: str = _SAY
+    remedy: str = _CONFIRM
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
@@ -53,7 +53,7 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
     if found.relaunches:
         return base.Finding(ok=True, text=found.text)
     return base.Finding(
-        ok=False, text=f"nothing is known to start it again: {found.text}", remedy=found.remedy
+        ok=False, text=f"nothing is known to restart it: {found.text}", remedy=found.remedy
     )
 
 
@@ -62,7 +62,7 @@ async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCK
     cgroup = server.facts.cgroup or ""
     container = _CONTAINER.search(cgroup)
     if "kubepods" in cgroup or _in_our_pod(tools):
-        text = "Kubernetes starts the container again, if the pod's restartPolicy is Always"
+        text = "Kubernetes restarts the container if the pod's restartPolicy is Always"
         return _if_main(server, Supervision(relaunches=True, text=text))
     if container is not None:
         return _if_main(server, await _container(tools, container[1], sockets))
@@ -70,11 +70,11 @@ async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCK
     if units:
         return await _unit(tools, server, units[-1], user="/user@" in cgroup)
     if _SESSION.search(cgroup):
-        text = "it was started in a login session, where nothing starts it again"
+        text = "it was started in a login session, which does not restart it"
         remedy = "run it as a systemd unit with Restart=always, or in a container that restarts"
         return Supervision(relaunches=False, text=text, remedy=remedy)
     return Supervision(
-        relaunches=None, text=f"nothing is found that would start it again (its cgroup is {cgroup or 'not known'})"
+        relaunches=None, text=f"no supervisor was found (its cgroup is {cgroup or 'not known'})"
     )  # fmt: skip
 
 
@@ -85,16 +85,16 @@ async def _unit(tools: base.Tools, server: Server, name: str, user: bool) -> Sup
         return Supervision(relaunches=None, text=f"it belongs to {name}, but {error.cause}")
     if unit.main_pid != server.facts.pid:
         text = f"it is not the main process of {name}, so systemd may not see it end"
-        remedy = "end the unit's script with exec vllm serve …, or " + _SAY
+        remedy = "end the unit's script with exec vllm serve …, or " + _CONFIRM
         return Supervision(relaunches=None, text=text, remedy=remedy)
     if unit.restart != "always":
         text = f"{name} has Restart={unit.restart}: vLLM ends with status 0, so systemd would leave it dead"
         return Supervision(relaunches=False, text=text, remedy="set Restart=always in the unit")
-    return Supervision(relaunches=True, text=f"systemd starts {name} again: Restart=always")
+    return Supervision(relaunches=True, text=f"systemd restarts {name}: Restart=always")
 
 
 async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> Supervision:
-    why = "no Engine API socket is here"
+    why = "no Engine API socket here"
     for socket in sockets:
         if not socket.exists():
             continue
@@ -106,7 +106,7 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
         text = f"container {found.name} has restart policy {found.restart_policy}"
         remedy = f"docker update --restart unless-stopped {found.name}"
         return Supervision(relaunches=found.relaunched, text=text, remedy=remedy)
-    text = f"it runs in container {id_[:12]}, whose restart policy is not known: {why}"
+    text = f"it runs in container {id_[:12]}; its restart policy is unknown: {why}"
     return Supervision(relaunches=None, text=text)
 
 
@@ -122,8 +122,8 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
         return supervision
     for above in _above(server):
         if above.name not in _INITS:
-            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may go on without it"
-            remedy = "end the script with exec vllm serve …, or " + _SAY
+            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may keep running without it"
+            remedy = "end the script with exec vllm serve …, or " + _CONFIRM
             return Supervision(relaunches=None, text=text, remedy=remedy)
     return supervision
 

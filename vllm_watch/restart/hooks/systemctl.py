@@ -43,11 +43,11 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
     ended = await _systemctl(tools, user, "show", f"--property={','.join(_PROPERTIES)}", "--", unit)
     if ended.status != 0:
         raise HookError(
-            f"systemd cannot be asked: {_why(ended)}", "see docs/hooks/systemd.md: rights"
+            f"systemd does not answer: {_why(ended)}", "see docs/hooks/systemd.md: rights"
         )
     said = dict(line.split("=", 1) for line in ended.tail.splitlines() if "=" in line)
     if not said.get("ActiveState") or not said.get("LoadState"):
-        raise HookError(f"systemctl says nothing of {unit}", "run systemctl show by hand")
+        raise HookError(f"systemctl shows nothing for {unit}", "run systemctl show by hand")
     return Unit(
         name=unit,
         load_state=said["LoadState"],

@@ -65,7 +65,7 @@ class Hook:
         return base.HookResult(outcome=tried.outcome, text=tried.text)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
-        again = "whether the server is started again is the receiver's matter: ask whose it is"
+        again = "the receiver decides whether the server is started again: ask its owner"
         return [self._signed(), await self._reachable(), base.Finding(ok=True, text=again)]
 
     def _secret(self) -> bytes | None:

@@ -126,10 +126,10 @@ class Lock:
 
     def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
         if len(others) >= self._limits.slots:
-            return _who(others)
+            return _in_the_way(others)
         limit = self._limits.per_hour
         if limit is not None and len(spent) >= limit:
-            return f"{len(spent)} of {limit} restarts in an hour are spent by all who share it"
+            return f"{len(spent)} of {limit} restarts per hour are spent by all users of the lock"
         return None
 
     def _give_back(self, mine: _Slot, delay_seconds: float, *, used: bool) -> None:
@@ -197,7 +197,7 @@ class Lock:
         new.rename(self._file)
 
 
-def _who(slots: list[_Slot]) -> str:
+def _in_the_way(slots: list[_Slot]) -> str:
     first = min(slots, key=lambda slot: slot.expires_s)
     rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     left_s = first.expires_s - boottime_s()

@@ -62,24 +62,27 @@ class Shared:
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
-        self._left: dict[
+        self._ended: dict[
             str, tuple[float, bool, Past | None]
         ] = {}  # by attempt id: rest, used, end
 
-    def leave(
+    def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
         """Remember an ended attempt whose slot may still be in the Lease."""
-        self._left[attempt_id] = (rest_seconds, used, ended)
-        for oldest in list(self._left)[:-LEFT_MAX]:
-            del self._left[oldest]
+        self._ended[attempt_id] = (rest_seconds, used, ended)
+        for oldest in list(self._ended)[:-LEFT_MAX]:
+            del self._ended[oldest]
 
     async def change(
-        self, what: Callable[[Record, Now], Change], ttl_seconds: float, writes: Callable[[], None]
+        self,
+        update: Callable[[Record, Now], Change],
+        ttl_seconds: float,
+        on_write: Callable[[], None],
     ) -> tuple[Change, float]:
         """Read, change and replace, retrying on conflicts; return the change and the time it was sent.
 
-        `writes` is called before each write: from then on it may have happened.
+        `on_write` is called before each write: from then on it may have happened.
 
         Raises:
             KubernetesError: the API server did not answer or refused.
@@ -93,29 +96,29 @@ class Shared:
             try:
                 answer = await self._api.get(f"{self._folder}/{self._name}")
                 if answer.status not in (_OK, _GONE):
-                    trouble = self._no(answer)
+                    trouble = self._error(answer)
                     if answer.status not in _BUSY:
                         break
                     continue
                 found = answer.document if answer.status == _OK else None
-                change = self._changed(found, what)
+                change = self._changed(found, update)
                 sent_s = boottime_s()
                 if change.record is None:
                     return change, sent_s
-                writes()
+                on_write()
                 answer = await self._replace(found, change.record, ttl_seconds)
             except KubernetesError as error:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
                 # A write still in transit has an old version now, and will be rejected.
-                self._left = {
-                    name: how for name, how in self._left.items() if change.record.of(name)
+                self._ended = {
+                    name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
             # 404 for POST: the namespace is missing; for PUT: the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
-            trouble = None if faster else self._no(answer)
+            trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
         # The conflict may be with our own write, whose answer was lost: its result is unknown.
@@ -124,33 +127,33 @@ class Shared:
         )
 
     def _changed(
-        self, found: Mapping[str, Any] | None, what: Callable[[Record, Now], Change]
+        self, found: Mapping[str, Any] | None, update: Callable[[Record, Now], Change]
     ) -> Change:
         record = Record() if found is None else self._read(found)
         now = Now(boottime_s(), time.time())
         self.sightings.see(record, now.monotonic_s)
-        for attempt_id, (rest_seconds, used, ended) in self._left.items():
+        for attempt_id, (rest_seconds, used, ended) in self._ended.items():
             freed = records.give_back(
                 record, attempt_id, now, rest_seconds=rest_seconds, used=used, ended=ended
             )
             record = freed.record if (record.of(attempt_id) or ended) and freed.record else record
-        return what(record, now)
+        return update(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
         """Return the record; raises ValueError if the Lease is not ours."""
         try:
-            said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+            annotation = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
-            raise ValueError(f"what the API server gave for {self} is no Lease") from None
-        if said is None:
+            raise ValueError(f"the API server's answer for {self} is not a Lease") from None
+        if annotation is None:
             other = (found.get("spec") or {}).get("holderIdentity")
             if other:
                 raise ValueError(
-                    f"{self} belongs to {other}, which is no vllm-watch; set lock.name"
+                    f"{self} belongs to {other}, which is not vllm-watch; set lock.name"
                 )
             return Record()
         try:
-            return Record.from_json(json_text.read(said))
+            return Record.from_json(json_text.read(annotation))
         except ValueError as error:
             raise ValueError(
                 f"{self} is damaged ({error}); delete it when no restart is under way"
@@ -165,7 +168,7 @@ class Shared:
             return await self._api.post(self._folder, document)
         return await self._api.put(f"{self._folder}/{self._name}", document)
 
-    def _no(self, answer: Answer) -> KubernetesError:
+    def _error(self, answer: Answer) -> KubernetesError:
         remedy = "see whether the API server is healthy"
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/locks.md"
@@ -217,18 +220,18 @@ class Lock:
                 attempt_id,
             )
         except asyncio.CancelledError:
-            self._leave(attempt_id, known)
+            self._release_later(attempt_id, known)
             raise
         if held.held is True:
             self._attempt_id = attempt_id
         elif held.held is None:
-            self._leave(attempt_id, known)
+            self._release_later(attempt_id, known)
         return held
 
-    def _leave(self, attempt_id: str, known: bool) -> None:
+    def _release_later(self, attempt_id: str, known: bool) -> None:
         """Free later a slot that an interrupted acquire may have taken; one held before is released by `release`."""
         if self._wrote and not known:
-            self._shared.leave(attempt_id, 0.0, used=False)
+            self._shared.release_later(attempt_id, 0.0, used=False)
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._attempt_id
@@ -266,12 +269,12 @@ class Lock:
             given = held.held
         finally:
             if given is None:  # freed by our next change; else it expires
-                self._shared.leave(mine, delay_seconds, used=used, ended=past(ended, HOST))
+                self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
-    async def _change(self, what: Callable[[Record, Now], Change], attempt_id: str) -> Held:
+    async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                change, sent_s = await self._shared.change(what, self.ttl_seconds, self._writes)
+                change, sent_s = await self._shared.change(update, self.ttl_seconds, self._writes)
         except TimeoutError:
             text = f"{self._shared}: no answer within {ASK_SECONDS:.0f} s"
             return Held(held=None, text=text)
@@ -303,8 +306,8 @@ def _document(
     """Return the object to write; fields of others are kept."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
-    said = json.dumps(record.to_json(), separators=(",", ":"))
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: said}
+    annotation = json.dumps(record.to_json(), separators=(",", ":"))
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: annotation}
     held = record.held
     now = f"{datetime.fromtimestamp(now_t, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
     holder = ", ".join(slot.holder for slot in held) or None

@@ -76,7 +76,6 @@ class Record:
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form for `from_json`."""
         return asdict(self)
 
     @classmethod
@@ -96,19 +95,19 @@ class Record:
 def _slot(document: Mapping[str, Any]) -> Slot:
     slot = Slot(**document)
     numbers = (slot.ttl_seconds, slot.beat, slot.rest_seconds, slot.rest_t or 0.0)
-    _must_be(all(isinstance(each, int | float) for each in numbers))
-    _must_be(isinstance(slot.holder, str) and isinstance(slot.attempt_id, str))
-    _must_be(0 < slot.ttl_seconds <= 86400 and 0 <= slot.rest_seconds <= 86400)  # noqa: PLR2004 - settings
+    _require(all(isinstance(each, int | float) for each in numbers))
+    _require(isinstance(slot.holder, str) and isinstance(slot.attempt_id, str))
+    _require(0 < slot.ttl_seconds <= 86400 and 0 <= slot.rest_seconds <= 86400)  # noqa: PLR2004 - settings
     return slot
 
 
 def _spent(document: Mapping[str, Any]) -> Spent:
     spent = Spent(**document)
-    _must_be(isinstance(spent.attempt_id, str) and isinstance(spent.t, int | float))
+    _require(isinstance(spent.attempt_id, str) and isinstance(spent.t, int | float))
     return spent
 
 
-def _must_be(holds: bool) -> None:
+def _require(holds: bool) -> None:
     if not holds:
         raise ValueError("a value is out of its range")
 
@@ -160,12 +159,10 @@ def take(
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
     if len(kept) >= limits.slots:
-        return Change(record=None, text=_who(kept, sightings, now))
+        return Change(record=None, text=_in_the_way(kept, sightings, now))
     spent = _still_spent(record, kept, sightings, now)
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
-        text = (
-            f"{len(spent)} of {limits.per_hour} restarts in an hour are spent by all who share it"
-        )
+        text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
     # Beyond the record's limit the oldest are dropped: no hourly limit is that high.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
@@ -186,7 +183,7 @@ def _still_spent(
     for each in record.spent:
         if each.attempt_id in ghosts:  # may have acted until just now
             spent.append(replace(each, t=now.unix_t))
-        elif each.attempt_id in under_way or not _past(each, sightings, now):
+        elif each.attempt_id in under_way or not _hour_over(each, sightings, now):
             spent.append(each)
     return tuple(spent)
 
@@ -195,7 +192,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
     """Renew the slot and record the attempt's state; refused if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
-        return Change(record=None, text="it was lost: somebody else has taken it up, or deleted it")
+        return Change(record=None, text="it was lost: another watcher took it, or it was deleted")
     slots = tuple(
         replace(slot, beat=slot.beat + 1) if slot is mine else slot for slot in record.slots
     )
@@ -229,7 +226,7 @@ def _free(slot: Slot, sightings: Sightings, now: Now) -> bool:
     return _over(slot.rest_t, slot.rest_seconds, seen_s, now)
 
 
-def _past(spent: Spent, sightings: Sightings, now: Now) -> bool:
+def _hour_over(spent: Spent, sightings: Sightings, now: Now) -> bool:
     seen_s = sightings.age_seconds(spent, now.monotonic_s)
     return _over(spent.t, HOUR_SECONDS, seen_s, now)
 
@@ -238,7 +235,7 @@ def _over(began_t: float, seconds: float, seen_s: float, now: Now) -> bool:
     return now.unix_t - began_t > seconds + SKEW_SECONDS or seen_s > seconds
 
 
-def _who(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
+def _in_the_way(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
     """Describe one slot in the way, preferably a held one."""
     first = min(slots, key=lambda slot: slot.rest_t is not None)
     more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
