@@ -49,7 +49,7 @@ def state(pipe: Path) -> object:
 
 def generation(pipe: Path) -> object:
     pipe.rename(pipe.parent / seal.NAME)
-    return seal.marked(pipe.parent)
+    return seal.read_marker(pipe.parent)
 
 
 def state_lock(pipe: Path) -> object:

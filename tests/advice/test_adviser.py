@@ -121,7 +121,7 @@ def test_what_was_counted_before_a_restart_is_added():
     """Of counters and of histograms; what a histogram had counted before the first look is not."""
     tally = Tally(0.0)
     for second, of_life in ((0, 100), (5, 105), (10, 3), (15, 8)):
-        tally.look(float(second), replace(engine(of_life), preemptions=float(of_life)))
+        tally.add(float(second), replace(engine(of_life), preemptions=float(of_life)))
     evidence = tally.evidence(
         engine(8), engines=1, capacity_tokens=None, max_model_len=None, gpus=None, attention=None
     )
@@ -170,10 +170,10 @@ def test_what_was_always_so():
     """Free is the least of all looks; idle is who was idle at each."""
     seen = HostGpusSeen()
     assert seen.worst is None
-    seen.look((gpu(core(gib=40)), gpu(index=1), gpu(index=2)))
-    seen.look((gpu(core(gib=60)), gpu(OTHER, index=1), gpu(index=2)))
-    seen.look(None)
-    seen.look((gpu(core(gib=50)), gpu(index=1), gpu(index=2)))
+    seen.add((gpu(core(gib=40)), gpu(index=1), gpu(index=2)))
+    seen.add((gpu(core(gib=60)), gpu(OTHER, index=1), gpu(index=2)))
+    seen.add(None)
+    seen.add((gpu(core(gib=50)), gpu(index=1), gpu(index=2)))
     assert (seen.worst.free_bytes, seen.worst.idle) == (int(19.5 * GIB), 1)
 
 

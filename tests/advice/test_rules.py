@@ -23,7 +23,7 @@ def sizes(count, mean, *cumulative):
 PROMPTS = sizes(1000, 300, 0, 300, 900, 1000, 1000, 1000, 1000)
 GENERATIONS = sizes(1000, 100, 0, 500, 1000, 1000, 1000, 1000, 1000)
 CALM = Evidence(
-    engine="0", seconds=3600.0, looks=720, config=CONFIG, max_model_len=4096, capacity_tokens=40_000.0,
+    engine="0", seconds=3600.0, scrapes=720, config=CONFIG, max_model_len=4096, capacity_tokens=40_000.0,
     full_ratio=0.0, waiting_ratio=0.0, short_ratio=0.0, running_full=None, running_max=20.0,
     finished=5000.0, preemptions=0.0, prompts=PROMPTS, generations=GENERATIONS,
     gpus=HostGpus(names=("NVIDIA H100",), total_bytes=80 * GIB, free_bytes=38 * GIB, idle=0),

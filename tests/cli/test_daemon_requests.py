@@ -44,7 +44,7 @@ async def test_a_refusal_says_all_that_is_against_it(tmp_path):
         assert lines[0].startswith("refused: no restarts in this window, until ")
         assert lines[1].startswith("  freeze: ")
         assert lines[2] == "  budget: 0 of 0 restarts in the last day are spent"
-        assert lines[3] == "  → Wait until then, or say --override-freeze REASON"
+        assert lines[3] == "  → Wait until then, or add --override-freeze REASON"
         status, _, err = await run(one, "restart", "a", "--override-freeze", "it is dead")
         assert err.startswith("refused: 0 of 0 restarts")
 

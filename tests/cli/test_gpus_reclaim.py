@@ -216,7 +216,7 @@ def zombie(left):
 
 
 def our_parent(_):
-    return os.getpid(), "is what this command runs under", "from elsewhere"
+    return os.getpid(), "is a parent of this command", "from elsewhere"
 
 
 def first(_):
@@ -248,7 +248,7 @@ def test_what_holds_nothing_is_refused(host, left):
     done = host.reclaim(parent.pid, "--yes", "--json")
     refused = json.loads(done.stdout)["refused"]
     assert done.returncode == 1
-    assert refused["cause"].endswith(f"holds no GPU memory; what it started does: {parent.child}")
+    assert refused["cause"].endswith(f"holds no GPU memory; its children do: {parent.child}")
     assert f"--reclaim {parent.child}" in refused["remedy"]
     assert lives(parent.child)
 

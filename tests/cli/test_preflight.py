@@ -436,7 +436,7 @@ def test_a_person_reads_lines(host):
 WRONG = {
     "no launch": (["preflight"], "no launch is named"),
     "no launch after the dashes": (["preflight", "--"], "no launch is named"),
-    "not a server": (["preflight", "--", "ls"], "'ls' is no vLLM server"),
+    "not a server": (["preflight", "--", "ls"], "'ls' is not a vLLM server"),
     "a wait that is none": (["preflight", "--wait-for-vram", "soon", "--", "vllm", "serve", "m"], "'soon'"),
 }  # fmt: skip
 
@@ -467,4 +467,4 @@ def test_memory_of_a_release_before_those_that_are_planned_for(host):
     host.install(vllm="0.5.5")
     found = host.check("--max-model-len", 8192)[1]["fits"]
     assert found["status"] == "unknown"
-    assert "vLLM 0.5.5 is older than what is planned for (0.6.0)" in found["text"]
+    assert "vLLM 0.5.5 is older than the planner supports (0.6.0)" in found["text"]

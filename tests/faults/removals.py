@@ -91,7 +91,7 @@ WAITS = Removal(
     "what waits: a write that fails is forgotten",
     (
         Cut(WORKER, "self._rows = _bound({**rows, **self._rows}, ROWS_MAX)", "pass"),
-        Cut(WORKER, "self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)", "pass"),
+        Cut(WORKER, "self._learnt = _bound({**learnt_rows, **self._learnt}, LEARNT_MAX)", "pass"),
         Cut("state/incidents.py", "for event in list(self._open.values()):", "for event in ():"),
     ),
 )
@@ -128,7 +128,7 @@ HOST = {
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
         "the queue: rows are written where they are put",
-        (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._begun()", "write(self._connected())"),),
+        (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._wake_thread()", "write(self._connected())"),),
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",

@@ -120,7 +120,7 @@ def state() -> Iterator[object]:
             assert held.held in (True, False, None)
             asyncio.run(lock.release())
             with contextlib.suppress(OSError):
-                seal.marked(folder)
+                seal.read_marker(folder)
 
         yield take
 
@@ -229,7 +229,7 @@ def cluster() -> Iterator[object]:
 
         with (
             patch.object(kubernetes_target, "in_cluster", lambda _: access),
-            patch.object(kubernetes, "LOOK_SECONDS", 0.05),
+            patch.object(kubernetes, "POLL_SECONDS", 0.05),
             patch.object(lease, "in_cluster", lambda _: access),
         ):
             yield take

@@ -128,11 +128,11 @@ REFUSED = {
     "process 1": (1, orphan(1), "process 1"),
     "a container's process 1": (4711, replace(orphan(), pid_local=1), "process 1"),
     "ourselves": (US, orphan(US), "this command itself"),
-    "what we run under": (800, orphan(800), "runs under"),
+    "what we run under": (800, orphan(800), "a parent of this command"),
     "ourselves by the host's number": (4711, replace(orphan(), pid_local=US), "this command itself"),
-    "who holds nothing": (50, orphan(5000), "process 50 is what this command runs under"),
+    "who holds nothing": (50, orphan(5000), "process 50 is a parent of this command"),
     "nobody": (77777, orphan(5000), "there is no process 77777 here"),
-    "who holds nothing, and its child does": (4712, orphan(4713), "holds no GPU memory; what it started does: 4713"),
+    "who holds nothing, and its child does": (4712, orphan(4713), "holds no GPU memory; its children do: 4713"),
 }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_memory_of_nobody():
     """Told to who names a process in its place."""
     found = decide(77777, gpu(orphan(5000), extra_gib=40))
     assert isinstance(found, Refusal)
-    assert "40.0 GiB on GPU 0 are no process's" in found.cause
+    assert "40.0 GiB on GPU 0 belong to no process" in found.cause
     assert "nvidia-smi --gpu-reset -i 0" in found.remedy
 
 

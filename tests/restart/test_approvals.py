@@ -55,7 +55,7 @@ async def test_a_yes_ends_with_the_trouble(tmp_path):
         await approved(one, incident)
         assert await holds(one) == [f"approval {incident} a"]
         one.incident("resolved", advised=False)
-        await one.restarts._look()
+        await one.restarts._check_incidents()
         assert await holds(one) == []
         one.incident()
         (waiting,) = await one.decided()
@@ -81,5 +81,5 @@ async def test_a_yes_that_was_refused_does_not_hold(tmp_path):
         one.look("a", "starting")
         code, _ = await one.ask(f"/api/v1/incidents/{incident}/approve")
         assert code == 409
-        await one.restarts._look()
+        await one.restarts._check_incidents()
         assert await holds(one) == []

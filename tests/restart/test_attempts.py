@@ -176,7 +176,7 @@ async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
     away.rename(folder)
     run.server.folder = folder
     assert run.server.lines("called") == []
-    await run.attempts.go_on()
+    await run.attempts.retry()
     assert await run.on_disk() == {"a1": "cancelled"}
 
 
@@ -367,7 +367,7 @@ async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
     assert last is not None
     assert last[0].state == "verifying"
     run.world.watch(TARGET)
-    await run.attempts.go_on()
+    await run.attempts.retry()
     assert (await run.ended()).state == "helped"
 
 
@@ -382,10 +382,10 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     run.world.targets.managed.clear()
     await run.attempts.resume()
     clock.now_s += 3599.0
-    await run.attempts.go_on()
+    await run.attempts.retry()
     assert await run.on_disk() == {"a1": "verifying"}
     clock.now_s += 1.0
-    await run.attempts.go_on()
+    await run.attempts.retry()
     (attempt,) = await run.journal.attempts()
     assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
     assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
@@ -400,7 +400,7 @@ async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server: Server
     await run.attempts.resume()
     assert run.attempts.busy("chat-0") is None
     run.world.watch(replace(TARGET, name=MATE))
-    await run.attempts.go_on()
+    await run.attempts.retry()
     assert (run.attempts.busy("chat-0"), run.attempts.busy(MATE)) == ("a1", "a1")
     assert (await run.ended()).state == "helped"
     assert (run.attempts.busy(MATE), await run.on_disk()) == (None, {"a1": "helped"})
@@ -500,7 +500,7 @@ async def test_what_the_disk_would_not_take_is_known_and_written_later(
     kept = await run.journal.attempts()
     assert [each.state for each in kept] == ["calling"]
     assert [each.state for each in run.attempts.newest(kept)] == ["helped"]
-    await run.attempts.go_on()
+    await run.attempts.retry()
     assert await run.on_disk() == {"a1": "helped"}
     assert run.attempts.newest([replace(ended, id="other")])[0].id == "other"
 
@@ -514,7 +514,7 @@ async def test_attempt_from_the_future_counts_from_now_on(run: Run) -> None:
     (known,) = await run.journal.attempts()
     assert abs(known.acted_t - time.time()) < 60.0
     assert "s ahead)" in known.text
-    assert await run.attempts.of_now((known,), time.time()) == (known,)
+    assert await run.attempts.without_future((known,), time.time()) == (known,)
 
 
 AHEAD: dict[str, tuple[Attempt, bool]] = {
@@ -533,7 +533,7 @@ async def test_what_ended_in_the_future_is_set_right(
     run: Run, attempt: Attempt, set_right: bool
 ) -> None:
     """By more than two clocks differ; what was never called stays so, and what goes on has no end to set right."""
-    (known,) = await run.attempts.of_now((attempt,), 1000.0)
+    (known,) = await run.attempts.without_future((attempt,), 1000.0)
     if not set_right:
         assert known == attempt
         assert await run.on_disk() == {}

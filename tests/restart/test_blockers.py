@@ -84,7 +84,7 @@ ALERTS = {
     "is pending": ("NodeSlow", True, "none fires"),
     "a part of the name": ("Node", True, "none fires"),
     "any": ("Node.*", False, "NodeDown fires"),
-    "no regular expression": ("(", None, "could not be asked"),
+    "no regular expression": ("(", None, "gave no usable answer"),
 }
 
 
@@ -137,7 +137,7 @@ BAD = {
         "answers in part: ['store-1 is away']"),
     "empty data": (_says('{"status": "success", "data": null}'), "TypeError"),
     "odd result": (
-        _says('{"status": "success", "data": {"resultType": "vector", "result": "x"}}'), "no list"),
+        _says('{"status": "success", "data": {"resultType": "vector", "result": "x"}}'), "not a list"),
 }  # fmt: skip
 
 

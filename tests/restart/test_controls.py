@@ -118,7 +118,7 @@ async def test_damage_while_we_run(tmp_path: Path) -> None:
     await controls.set_pause(Pause(actor="ana", reason="migration"))
     file.move_aside(tmp_path, time.time())
     await controls.load(NOW + 5)
-    assert "resume to go on" in (controls.history_lost or "")
+    assert "or resume" in (controls.history_lost or "")
     assert controls.pause(NOW) is not None
     assert controls.version_first_t == NOW
     await controls.load(NOW + 6)

@@ -105,7 +105,7 @@ def test_every_point_was_reached(crashes: list[Crash]) -> None:
         "hook.refusal",
         "hook.restart",
         "lock.acquire",
-        "targets.next_look",
+        "targets.next_scrape",
         "evidence.keep",
     ):
         assert passed[f"before {step}"] == passed[f"after {step}"] > 0

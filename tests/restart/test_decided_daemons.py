@@ -18,7 +18,7 @@ from tests.support.test_service_manager import systemd
 
 ANOTHER = (
     "another process serves since",
-    "the process that was decided about does not answer any more",
+    "the process decided on does not answer any more",
 )
 """As the next one serves, or is on its way."""
 
@@ -122,9 +122,9 @@ def mended(config):
 
 
 RELOADS = {
-    "its URL": (moved, "a", "what is watched as a is another by now: http://localhost:1, not http"),
+    "its URL": (moved, "a", "a is a different target by now: http://localhost:1, not http"),
     "its name": (gone, "b", "a is not watched any more"),
-    "its hook": (mended, "a", "the hook of a is another by now"),
+    "its hook": (mended, "a", "the hook of a has changed"),
 }
 
 

@@ -108,7 +108,7 @@ async def test_what_was_found_to_serve_and_is_gone_is_left_alone(server: Server)
         in_the_drain(story, ended)
         attempt = await attempted(story, PERSON)
         assert (attempt.state, attempt.text) == (
-            "cancelled", "the process that was decided about does not answer any more; ask again",
+            "cancelled", "the process decided on does not answer any more; ask again",
         )  # fmt: skip
         assert server.lines("called") == []
 
@@ -170,7 +170,9 @@ async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
         (pending,) = story.dispatcher.waiting(TARGET.name)
         await story.until(lambda: pending.decision and pending.decision.check == "trigger")
         assert pending.decision is not None
-        assert pending.decision.text == "it does 100% of what it did when fresh, more than 50%"
+        assert (
+            pending.decision.text == "it reaches 100% of a fresh engine's throughput, more than 50%"
+        )
 
         def recovers(_: Server) -> None:
             story.world.fresh_ratio = 1.0
@@ -180,7 +182,7 @@ async def test_a_schedule_asks_its_conditions_each_time(server: Server) -> None:
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         attempt = await story.over()
         assert (attempt.state, attempt.text) == (
-            "cancelled", "trigger: it does 100% of what it did when fresh, more than 50%",
+            "cancelled", "trigger: it reaches 100% of a fresh engine's throughput, more than 50%",
         )  # fmt: skip
         assert server.lines("called") == []
 
@@ -246,13 +248,13 @@ async def test_a_restart_that_did_not_help_leaves_other_requests(server: Server)
 RELOADS: dict[str, tuple[Callable[[Story], Any], str]] = {
     "its URL": (
         lambda story: move(story, replace(TARGET, url="http://127.0.0.1:7")),
-        "what is watched as chat-0 is another by now: http://127.0.0.1:7, not http://127.0.0.1:9"),
+        "chat-0 is a different target by now: http://127.0.0.1:7, not http://127.0.0.1:9"),
     "its group": (
-        lambda story: move(story, replace(TARGET, group="other")), "what is watched as chat-0 is another by now"),
+        lambda story: move(story, replace(TARGET, group="other")), "chat-0 is a different target by now"),
     "it is gone": (
         lambda story: story.world.targets.managed.clear(), "chat-0 is not watched any more"),
-    "its hook": (lambda story: setattr(story, "script", "does nothing"), "the hook of chat-0 is another by now"),
-    "its hook is gone": (lambda story: setattr(story, "known", False), "the hook of chat-0 is another by now"),
+    "its hook": (lambda story: setattr(story, "script", "does nothing"), "the hook of chat-0 has changed"),
+    "its hook is gone": (lambda story: setattr(story, "known", False), "the hook of chat-0 has changed"),
 }  # fmt: skip
 
 

@@ -409,13 +409,13 @@ async def test_what_has_changed_is_asked_about_at_once(
     """Whoever wakes it does not wait for the next round."""
     async with Story(server) as story:
         rounds: asyncio.Queue[None] = asyncio.Queue()
-        go_on = story.dispatcher._go_on
+        retry = story.dispatcher._retry
 
         async def counted() -> None:
             rounds.put_nowait(None)
-            await go_on()
+            await retry()
 
-        monkeypatch.setattr(story.dispatcher, "_go_on", counted)
+        monkeypatch.setattr(story.dispatcher, "_retry", counted)
         monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 3600.0)
         async with asyncio.timeout(30):
             await rounds.get()  # from here on it sleeps for an hour

@@ -161,14 +161,14 @@ async def test_a_scrape_that_begins_after_the_drain_is_waited_for(
     """One that began before it shows nothing of now; for a minute beyond two intervals at most."""
     async with Story(server) as story:
         targets, asked = story.world.targets, list[tuple[str, float]]()
-        next_look = targets.next_look
+        next_scrape = targets.next_scrape
 
         async def looked(name: str, timeout_seconds: float) -> bool:
             asked.append((name, timeout_seconds))
-            return await next_look(name, timeout_seconds)
+            return await next_scrape(name, timeout_seconds)
 
         with monkeypatch.context() as noted:
-            noted.setattr(targets, "next_look", looked)
+            noted.setattr(targets, "next_scrape", looked)
             story.dispatcher.submit(REQUEST)
             assert (await story.fulfilled()).state == "helped"
         assert asked[0] == ("chat-0", pytest.approx(70.0, abs=1.0))

@@ -90,7 +90,7 @@ AGAINST: dict[str, tuple[dict[str, Any], str]] = {
     "it works": ({"state": "serving"}, "the gang does not stand still"),
     "it is off": ({"mode": "off"}, "chat-1 of its gang: restarts are off"),
     "only a person may": ({"mode": "approve"}, "chat-1 of its gang: it waits for a person's approval"),
-    "another lock": ({"lock": LockSettings(kind="file")}, "its restart.lock is another"),
+    "another lock": ({"lock": LockSettings(kind="file")}, "it has a different restart.lock"),
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ async def test_a_probe_waits_for_the_journal_less_than_for_its_answer(site, monk
 async def test_a_server_that_was_never_looked_at_has_ended_when_nothing_listens(site):
     """Nobody has seen its port closed before; and nobody was told anything yet."""
     with site.gates.killing("llama", START, 30.0) as kill:
-        assert kill.told == 0
+        assert kill.answers == 0
         site.looks(outcome="refused")
         assert kill.ended.is_set()
 
@@ -167,7 +167,7 @@ async def test_only_who_stands_beside_that_server_is_told(site, which, started, 
             site.gates.draining("llama", on=True)
         assert await word(site, which, started) == (START if meant else None)
         assert await word(site, other, started) is None
-        assert kill.told == (meant and which == LIVENESS)
+        assert kill.answers == (meant and which == LIVENESS)
     site.gates.draining("llama", on=False)
     assert await word(site, which, started) is None
 
@@ -179,7 +179,7 @@ async def test_a_kill_is_told_until_its_time_is_over(site, clock):
         for seconds, told in ((0.0, 1), (29.0, 2), (30.0, 2)):
             clock.now_s = 1000.0 + seconds
             assert (await word(site, LIVENESS) is not None) is (seconds < 30.0)
-            assert kill.told == told
+            assert kill.answers == told
 
 
 LOOKS = {  # looks before the kill and in it, as (start, outcome) → has the server ended?

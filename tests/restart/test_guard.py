@@ -70,7 +70,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"settings": {"windows": ("Tue 01:00-05:00",)}}, "window", "next opens 2026-09-22 01:00:00Z"),
     "a leak, and no window to wait for": (
         {"request": {"kind": "host_memory_growth", "cause": "leak"}}, "window",
-        "host_memory_growth (leak) is no emergency: it waits for a window (restart.windows), and there is none"),
+        "host_memory_growth (leak) is not urgent: it needs a window (restart.windows), and none is configured"),
     "another rank of its gang": (
         {"facts": {"gang": (Answer(name="dp-1", allows=False, text="it is loading"),)}}, "gang",
         "dp-1 of its gang: it is loading"),
@@ -78,7 +78,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"asker": "chat-0", "state": "serving"}}, "engine_state",
         "the gang does not stand still"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
-    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "serves nobody on purpose"),
+    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "serves no requests on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
     "disk full": ({"facts": {"journal_refusal": "no space left"}}, "journal", "no space left"),
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),
@@ -108,11 +108,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"attempts": (attempt(40_000, "failed", text="exit 1"),)}}, "breaker", "failed (exit 1)"),
     "served, and still open": (
         {"facts": {"attempts": (attempt(40_000, "helped", target="chat-0", incident_id="i1"),)}},
-        "breaker", "this incident has had its restart"),
+        "breaker", "this incident has already had a restart"),
     "served in vain, and a peer's helped since": (
         {"facts": {"attempts": (
             attempt(50_000, "did_not_help", target="chat-0", incident_id="i1"), attempt(40_000, "helped"))}},
-        "breaker", "another is for a person"),
+        "breaker", "a person must decide on another"),
     "can not start": (
         {"facts": {"start_failure": "max_model_len is too large"}}, "start_failure", "too large"),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only observes until"),

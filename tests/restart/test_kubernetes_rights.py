@@ -52,7 +52,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     folder = tmp_path / "pod"
     _, context = certified(folder)
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
-    monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
     async with FakePods(notices_hang_ups=True).running(context) as server:
         server.account(folder)
         server.add("pods", pod())

@@ -185,13 +185,13 @@ async def test_watcher_that_slept_over_the_call_does_not_make_it(
     monkeypatch.setattr(story.journal, "write", slept)
     attempt = await story.run()
     assert (attempt.state, story.seen_up) == ("cancelled", [])
-    assert attempt.text == "there was no look since vllm-watch was suspended"
+    assert attempt.text == "there was no scrape since vllm-watch was suspended"
     assert not attempt.spent
 
 
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
-    "it helps": ({}, "helped", "a new process does 100%", 1, 1),
+    "it helps": ({}, "helped", "a new process reaches 100%", 1, 1),
     "the new one stalls as well": (
         {"script": "stalls again"}, "did_not_help", "has it again: engine_stalled", 1, 1),
     "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),

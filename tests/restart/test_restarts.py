@@ -58,7 +58,7 @@ async def test_an_incident_found_before_a_start_asks_again(tmp_path):
     async with station(tmp_path, start=False) as one:
         one.incident()
         one.restarts.dispatcher.trouble_over("engine_stalled-a")
-        await one.restarts._look()
+        await one.restarts._check_incidents()
         assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
             "engine_stalled-a"
         ]
@@ -148,7 +148,7 @@ async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
         assert "locked" in one.journal.trouble
         other.execute("ROLLBACK")
         other.close()
-        await one.restarts._look()
+        await one.restarts._check_incidents()
         assert one.journal.trouble is None
 
 

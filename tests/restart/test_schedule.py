@@ -117,12 +117,12 @@ CONDITIONS: dict[str, tuple[dict[str, Any], TargetSignals | None, str | None]] =
     "none set": ({}, None, None),
     "up long enough": ({"uptime_seconds_min": 86_400}, SIGNALS, None),
     "up too short": ({"uptime_seconds_min": 86_401}, SIGNALS, "runs for 86400 s, less than 86401"),
-    "uptime unknown": ({"uptime_seconds_min": 60}, OLD, "not known how long"),
-    "never seen": ({"uptime_seconds_min": 60}, None, "not known how long"),
-    "gone, or loading": ({"uptime_seconds_min": 60}, replace(SIGNALS, up=False), "not known how long"),
+    "uptime unknown": ({"uptime_seconds_min": 60}, OLD, "uptime is unknown"),
+    "never seen": ({"uptime_seconds_min": 60}, None, "uptime is unknown"),
+    "gone, or loading": ({"uptime_seconds_min": 60}, replace(SIGNALS, up=False), "uptime is unknown"),
     "the worst engine is slow": ({"throughput_ratio_max": 0.8}, SIGNALS, None),
-    "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "70% of what it did when fresh"),
-    "ratio unknown": ({"throughput_ratio_max": 0.8}, OLD, "is not known"),
+    "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "70% of a fresh engine's throughput"),
+    "ratio unknown": ({"throughput_ratio_max": 0.8}, OLD, "is unknown"),
     "both must hold": (
         {"throughput_ratio_max": 0.8, "uptime_seconds_min": 90_000}, SIGNALS, "less than 90000"),
 }  # fmt: skip
@@ -187,9 +187,9 @@ async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
     (timer,) = schedule._timers.values()
     assert timer.due_t is not None
     first_t = timer.due_t
-    schedule._look(timer, first_t - 1.0)
+    schedule._check(timer, first_t - 1.0)
     assert told == []
-    schedule._look(timer, first_t + 5 * 3600.0 + 600.0)
+    schedule._check(timer, first_t + 5 * 3600.0 + 600.0)
     assert told == ["nightly"]
     assert schedule.fell_due["chat-0", "nightly"] == first_t + 5 * 3600.0
     assert timer.due_t == first_t + 6 * 3600.0

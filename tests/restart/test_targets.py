@@ -189,14 +189,14 @@ async def test_the_next_look(tmp_path):
     """Waits for the target's own next look, and no longer than it is told to."""
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
         targets = one.restarts.targets
-        waiting = asyncio.create_task(targets.next_look("a", 5.0))
+        waiting = asyncio.create_task(targets.next_scrape("a", 5.0))
         await asyncio.sleep(0)
         one.look("b")
         await asyncio.sleep(0)
         assert not waiting.done()
         one.look("a")
         assert await waiting is True
-        assert await targets.next_look("a", 0.01) is False
+        assert await targets.next_scrape("a", 0.01) is False
 
 
 async def test_a_reload_holds_at_once(tmp_path):
@@ -289,4 +289,4 @@ async def test_what_was_tried_for_an_open_incident_is_never_forgotten(tmp_path):
         await one.restarts.start()
         (waiting,) = await one.decided()
         assert waiting.decision.check == "breaker"
-        assert "has had its restart" in waiting.decision.text
+        assert "has already had a restart" in waiting.decision.text

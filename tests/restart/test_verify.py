@@ -37,7 +37,7 @@ Look = tuple[float, TargetSignals, tuple[str, ...]]
 STORIES: dict[str, tuple[list[Look], str | None, str]] = {
     "helped": (
         [(5, DOWN, ()), (300, DOWN, ()), (400, LOADING, ()), (410, up(), ())],
-        verify.HELPED, "100% of what it did when fresh"),
+        verify.HELPED, "100% of a fresh engine's throughput"),
     "nothing was restarted": (
         [(5, up(OLD), ()), (119, up(OLD), ()), (120, up(OLD), ())],
         verify.DID_NOT_HELP, "the old process still serves"),
@@ -53,7 +53,7 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
         verify.DID_NOT_HELP, "again: engine_stalled"),
     "the trouble's last moments are waited out": (
         [(300, up(), ("engine_stalled",)), (320, up(), ())], verify.HELPED, "100%"),
-    "the trouble is still told, though it does well": ([(300, up(), ("engine_stalled",))], None, "serves since 0 s"),
+    "the trouble is still told, though it does well": ([(300, up(), ("engine_stalled",))], None, "has served for 0 s"),
     "the trouble is told to the end, though it does well": (
         [(300, up(), ("engine_stalled",)), (600, up(), ("engine_stalled",))],
         verify.DID_NOT_HELP, "again: engine_stalled"),
@@ -67,10 +67,10 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
     "no traffic": (
         [(300, up(ratio=None), ()), (600, up(ratio=None), ())],
         verify.HELPED, "too little traffic"),
-    "too early to tell": ([(300, up(ratio=None), ())], None, "serves since 0 s"),
+    "too early to tell": ([(300, up(ratio=None), ())], None, "has served for 0 s"),
     "it falls over while settling, and gets up": (
         [(300, up(ratio=None), ()), (500, DOWN, ()), (700, up(ratio=None), ()), (999, up(ratio=None), ())],
-        None, "serves since 299 s"),
+        None, "has served for 299 s"),
     "it falls over after the time of a start": (
         [(1100, up(ratio=None), ()), (1201, DOWN, ())], verify.DID_NOT_HELP, "nothing answers 1201 s"),
     "nobody asks for its health": ([(300, up(health_status=None), ())], verify.HELPED, "100%"),
@@ -78,7 +78,7 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
     "how it is never gets known": (
         [(300, up(state="unknown"), ()), (1200, up(state="unknown"), ())], verify.DID_NOT_HELP, "does not serve"),
     "another trouble than before": ([(300, up(), ("overload",))], verify.HELPED, "100%"),
-    "fast, and ill already": ([(300, up(state="collapsed"), ())], None, "serves since 0 s"),
+    "fast, and ill already": ([(300, up(state="collapsed"), ())], None, "has served for 0 s"),
     "fast, and ill to the end": (
         [(300, up(state="failing", state_text="it answers with 500"), ()),
          (600, up(state="failing", state_text="it answers with 500"), ())],

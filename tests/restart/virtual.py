@@ -147,7 +147,7 @@ class InlineWorker(Worker):
             self._failing = "the disk is full"
             raise StateError(self._failing, "make room")
         job = _Job(work, writes)
-        self._answer(job)
+        self._run_job(job)
         return job.done.result()
 
     def put(self, key: Any, write: Work, *, learnt: bool = False) -> None:
@@ -156,13 +156,13 @@ class InlineWorker(Worker):
         loop.call_soon(self._soon, loop)
 
     def _soon(self, loop: Loop) -> None:
-        if not loop.killed and not self.full and self._keep(learnt=True):
+        if not loop.killed and not self.full and self._write_rows(learnt=True):
             self._succeeded()
 
     async def close(self) -> None:
         if not self.full:
-            self._keep(learnt=True)
-        self.connection.let_go()
+            self._write_rows(learnt=True)
+        self.connection.release()
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class Watcher:
     def bury(self) -> None:
         self.loop.bury()
         if not self._closed:
-            self.worker.connection.let_go()
+            self.worker.connection.release()
 
     async def start(self) -> None:
         """As Daemon.start does."""

@@ -215,7 +215,7 @@ class World:
             signals = replace(signals, process_start_time=known_t, engines=engines)
         fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
         self.board.publish(signals, looked=Looked.now().ended(5.0, 4.0))
-        self.gates.looked(signals)
+        self.gates.scraped(signals)
         for kind in ("engine_stalled", "engine_down"):
             found = replace(
                 STALL, id=f"{kind} {name}", target=name, kind=kind, restart_advised=False
@@ -242,7 +242,7 @@ class LookedAt(Targets):
         ours = (each for each in self.incidents() if each.id == f"{each.kind} {name}")
         return frozenset(each.kind for each in ours if each.firing)
 
-    async def next_look(self, name: str, timeout_seconds: float) -> bool:
+    async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
         await asyncio.sleep(self._world.look_seconds)
         self._world.look(name)
         return self._world.seen

@@ -477,13 +477,13 @@ async def test_a_trouble_that_lasts_is_said_once_and_its_end_once(tmp_path, monk
 async def test_while_nothing_waits_nothing_is_written(tmp_path, monkeypatch):
     """Between what is asked of it the thread sleeps; then it is asked to end."""
     kept = []
-    keep = Worker._keep
+    keep = Worker._write_rows
 
     def counted(worker, *, learnt):
         kept.append(learnt)
         return keep(worker, learnt=learnt)
 
-    monkeypatch.setattr(Worker, "_keep", counted)
+    monkeypatch.setattr(Worker, "_write_rows", counted)
     async with Told(tmp_path) as told:
         for _ in range(50):
             await told.worker.do(lambda _: None, seconds=PATIENCE, writes=False)

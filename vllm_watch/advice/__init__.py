@@ -1,1 +1,1 @@
-"""Advice on settings from what was seen while an engine ran: not alarms. Pure."""
+"""Advice on settings, from observations of running engines; not alarms. Pure."""

@@ -1,7 +1,7 @@
-"""Follows one target and says what could be set better, from minutes of looks and never from one.
+"""Follows one target and advises on its settings, from minutes of scrapes, never from one.
 
-What was seen is counted for up to some hours, then counted anew, so that advice follows the work that
-there is. It is not kept over a restart of the watcher: it is there again after as many minutes.
+Counts restart after some hours, so advice follows the current load. They are not kept over a restart of the watcher:
+advice returns after the same number of minutes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,20 +17,20 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
-LOOK_SECONDS = 5.0
-"""Looks that come faster are left out: shares of looks need no more."""
+SCRAPE_SECONDS = 5.0
+"""Faster scrapes are skipped: shares of scrapes do not need them."""
 
-GPU_LOOK_SECONDS = 30.0
-"""Who holds GPUs changes slowly."""
+GPU_SECONDS = 30.0
+"""GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Between two judgements: nobody acts on advice within a minute."""
+"""Interval between judgements: nobody acts on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
-"""After so long it is counted anew: yesterday's work says little of today's."""
+"""Counts restart after this time: yesterday's load does not predict today's."""
 
 SETTLED_SECONDS = 1800.0
-"""Until the new count has seen so much, the one before it speaks."""
+"""Until the new count covers this time, the previous one's advice stays."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
@@ -39,42 +39,42 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
 
 
 class Adviser:
-    """One target. Use one per Watch."""
+    """Adviser of one target. Use one per Watch."""
 
     def __init__(self, attention: AttentionBackend | None = None) -> None:
         self._attention = attention
         self._tallies: dict[str, Tally] = {}
         self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the count before
+        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the previous count
         self._gpus = HostGpusSeen()
-        self._looked_s = self._gpus_s = self._judged_s = float("-inf")
+        self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
 
     def look(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> tuple[Advice, ...]:
-        """Take one look, at `at_s` on the timeline; returns the advice that holds now."""
+        """Add a scrape, at `at_s` on the timeline; return the current advice."""
         reading = observation.reading
-        if reading is None or not reading.vllm or at_s - self._looked_s < LOOK_SECONDS:
+        if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice
-        self._looked_s = at_s
-        if at_s - self._gpus_s >= GPU_LOOK_SECONDS:
+        self._scraped_s = at_s
+        if at_s - self._gpus_s >= GPU_SECONDS:
             self._gpus_s = at_s
-            self._gpus.look(observation.gpus)
+            self._gpus.add(observation.gpus)
         here = {sample.engine for sample in reading.engines}
-        # A server that has just started may answer without a single series: its engines are not gone.
+        # A server that has just started may answer without series: its engines are not gone.
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
-            if sample.engine in signals.engines:  # others are beyond what is followed
-                self._tally(at_s, sample).look(at_s, sample)
+            if sample.engine in signals.engines:  # others exceed the limit of followed engines
+                self._tally(at_s, sample).add(at_s, sample)
         if at_s - self._judged_s >= JUDGE_SECONDS:
             self._judged_s = at_s
             self._advice = tuple(self._judged(at_s, observation, signals))
         return self._advice
 
     def _tally(self, at_s: float, sample: EngineSample) -> Tally:
-        """The engine's count; a new one where it runs under another configuration."""
+        """Return the engine's count; a new one if its configuration changed."""
         name, config = sample.engine, sample.cache_config_info
         if config is not None and self._configs.get(name, config) != config:
             self._forget(name)
@@ -106,7 +106,7 @@ class Adviser:
                 self._tallies[sample.engine] = Tally(at_s)
 
     def _attention_of(self, observation: Observation) -> AttentionBackend | None:
-        """What its log says now, else what was known beforehand."""
+        """Return the backend from its log, else the preset one."""
         named = observation.attention_backend
         return self._attention if named is None else AttentionBackend(backend_name(named))
 

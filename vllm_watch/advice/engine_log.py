@@ -1,4 +1,4 @@
-"""The attention kernels that an engine's log names, with the reason where others were refused."""
+"""Attention backends in an engine's log, with the reason for a fallback."""
 
 import re
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ _REASON_CHARACTERS = 200
 
 
 def backend_name(word: str) -> str:
-    """vLLM's own name of the kernels, for the word that a log uses."""
+    """Return vLLM's name of a backend from its name in a log."""
     small = word.lower()
     return _WORDS.get(small, "FLASH_ATTN" if small.startswith("flashattention") else word)
 
 
 def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
-    """What the last start in the log says; None where it says nothing."""
+    """Return the backend of the last start in the log, or None."""
     name, reason = None, None
     for line in lines:
         refused = _REASON.search(line)

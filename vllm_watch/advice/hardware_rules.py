@@ -1,4 +1,4 @@
-"""Advice on hardware that lies idle: GPUs beside the engine's own, kernels that it could not use."""
+"""Advice on unused hardware: idle GPUs, and attention backends not in use."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,18 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Of looks with requests waiting: an engine that is behind half of the time needs more than it has."""
+"""Of scrapes with requests waiting: an engine behind half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
-"""Taken where FlashAttention cannot be; a fraction of its speed at long contexts."""
+"""Used if FlashAttention is not available; a fraction of its speed at long contexts."""
 
 _BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
-"""Cards for which FlashAttention is not made."""
+"""Cards that FlashAttention does not support."""
 
 
 def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
-    """One GPU is behind, and others of its host do nothing."""
+    """A single GPU is behind, and others of its host are idle."""
     gpus, waits = evidence.gpus, evidence.waiting_ratio
     if gpus is None or waits is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -29,19 +29,19 @@ def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
     full = (evidence.full_ratio or 0.0) >= SHORT_RATIO
     flag = "--tensor-parallel-size" if full else "--data-parallel-size"
     why = (
-        "weights and KV cache are spread over them, which leaves several times the room for requests"
+        "weights and KV cache are spread over them, which leaves several times the space for requests"
         if full
         else "a replica on each serves as many times the requests; --tensor-parallel-size would make each answer faster instead"
     )
     yield Advice(
         "gpus_idle", evidence.engine, flag, str(count),
-        f"requests waited at {waits:.0%} of {evidence.looks} scrapes in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host did nothing all the time",
+        f"requests waited at {waits:.0%} of {evidence.scrapes} scrapes in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host were idle all the time",
         why, evidence.seconds,
     )  # fmt: skip
 
 
 def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
-    """vLLM said that it took slower attention kernels than this card allows."""
+    """vLLM logged a slower attention backend than this card supports."""
     backend = evidence.attention
     if backend is None or backend.name.upper() not in _FALLBACKS:
         return
@@ -51,7 +51,7 @@ def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
     because = f": {backend.reason}" if backend.reason else ""
     yield Advice(
         "attention_fallback", evidence.engine, "--attention-backend", "FLASH_ATTN",
-        f"the engine's log says that it runs on {backend.name} attention{because}",
-        "FlashAttention is several times faster at long contexts; before vLLM 0.13 it is named by VLLM_ATTENTION_BACKEND=FLASH_ATTN, and what keeps it away stands in the log",
+        f"the engine's log shows {backend.name} attention{because}",
+        "FlashAttention is several times faster at long contexts; before vLLM 0.13 set VLLM_ATTENTION_BACKEND=FLASH_ATTN; the log has the reason for the fallback",
         evidence.seconds,
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Which GPUs of its host an engine runs on, what is free there, and which others nobody uses.
+"""The engine's GPUs on its host, their free memory, and idle GPUs.
 
-Only where it is certain: all processes are listed, and those of vLLM belong to one server.
+Only if certain: all processes are listed, and vLLM's belong to one server.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders import roles
 
 IDLE_RATIO = 0.02
-"""A GPU that nobody uses still shows the driver's own few hundred MiB."""
+"""An unused GPU still shows a few hundred MiB of the driver."""
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
-    """What is so now, and the UUIDs of those that are idle; None where it is not certain."""
+    """Return the present state and the UUIDs of idle GPUs; None if not certain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
         for gpu in gpus
@@ -54,14 +54,14 @@ def _is_idle(gpu: GpuSample) -> bool:
 
 
 class HostGpusSeen:
-    """The same over many looks: what was always so."""
+    """The worst case over many scrapes."""
 
     def __init__(self) -> None:
         self._worst: HostGpus | None = None
         self._idle: frozenset[str] = frozenset()
 
-    def look(self, gpus: Sequence[GpuSample] | None) -> None:
-        """Add one look; a look at which it was not certain spoils nothing but itself."""
+    def add(self, gpus: Sequence[GpuSample] | None) -> None:
+        """Add a scrape; uncertain ones are skipped."""
         found = host_gpus(gpus)
         if found is None:
             return
@@ -77,5 +77,4 @@ class HostGpusSeen:
 
     @property
     def worst(self) -> HostGpus | None:
-        """None where it was never certain."""
         return self._worst

@@ -1,4 +1,4 @@
-"""Advice on the memory of the KV cache: too little where more is there, more requests than it holds."""
+"""Advice on KV cache memory: too little of the GPU, or too many requests for it."""
 
 import math
 from collections.abc import Iterator
@@ -8,32 +8,32 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
 
 MINUTES_SECONDS = 600.0
-"""No advice from less: a burst of a minute is no reason to restart an engine with other flags."""
+"""Minimum observation: a burst of a minute is no reason to restart an engine with other flags."""
 
 SHORT_RATIO = 0.1
-"""A cache that is full with requests waiting at a tenth of all looks costs users time every day."""
+"""A full cache with requests waiting in a tenth of all scrapes costs users time every day."""
 
 UTILIZATION_MAX = 0.92
-"""vLLM's own default since 0.20: beyond, CUDA graphs and fragmentation find no room."""
+"""vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Of the GPU; less is not worth a restart."""
+"""Of the GPU; a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""A preemption throws away the work on a request; below one in fifty nobody notices."""
+"""A preemption discards the work on a request; fewer than one in fifty go unnoticed."""
 
 HEADROOM_RATIO = 0.9
 """Of the requests that ran while the cache was full: they all grow until they end."""
 
 FEW_RATIO = 0.5
-"""Of the requests that would fit by their mean length."""
+"""Of the requests that would fit at mean length."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
 
 
 def kv_starved(evidence: Evidence) -> Iterator[Advice]:
-    """The cache is full and requests wait, while the GPU has memory that vLLM may not take."""
+    """The cache is full and requests wait, while the GPU has memory outside vLLM's share."""
     share, gpus = _number(evidence.setting("gpu_memory_utilization")), evidence.gpus
     if share is None or gpus is None or evidence.setting("kv_cache_memory_bytes") is not None:
         return
@@ -47,7 +47,7 @@ def kv_starved(evidence: Evidence) -> Iterator[Advice]:
         return
     yield Advice(
         "kv_starved", evidence.engine, "--gpu-memory-utilization", f"{better:g}",
-        f"the KV cache was full with requests waiting at {evidence.short_ratio or 0:.0%} of {evidence.looks} scrapes in {seconds(evidence.seconds)}, while {size(gpus.free_bytes)} of {size(gpus.total_bytes)} were free on the GPU at all times (--gpu-memory-utilization {share:g})",
+        f"the KV cache was full with requests waiting at {evidence.short_ratio or 0:.0%} of {evidence.scrapes} scrapes in {seconds(evidence.seconds)}, while {size(gpus.free_bytes)} of {size(gpus.total_bytes)} were free on the GPU at all times (--gpu-memory-utilization {share:g})",
         f"gives the KV cache about {size((better - share) * gpus.total_bytes)} per GPU more",
         evidence.seconds,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def preemptions(evidence: Evidence) -> Iterator[Advice]:
         return  # more memory is the better cure
     fitting = _fitting(evidence)
     if fitting is None or evidence.running_max is None or fitting >= evidence.running_max:
-        return  # few long requests do it: a limit on their number would not
+        return  # caused by few long requests: a lower limit would not help
     doubled = "" if evidence.setting("cache_dtype") not in ("auto", None) else "; or --kv-cache-dtype fp8, which holds twice the tokens at a little less precision"  # fmt: skip
     yield Advice(
         "preemptions", evidence.engine, "--max-num-seqs", str(fitting),
@@ -79,8 +79,8 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """How many requests fit at once: as many as ran while it was full, less some; never fewer than of
-    the mean length to their end, since a few long ones may have filled it."""
+    """Return how many requests fit at once: 90 % of those running while it was full, but at least as many as fit
+    at mean full length, since a few long ones may have filled it."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None
@@ -88,7 +88,7 @@ def _fitting(evidence: Evidence) -> int | None:
         return None
     by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
     if evidence.running_full < FEW_RATIO * by_length:
-        return None  # a few long requests fill it: a limit on their number would not help
+        return None  # a few long requests fill it: a limit would not help
     found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
     return found if found >= _RUNNING_MIN else None
 

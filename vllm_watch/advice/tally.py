@@ -1,4 +1,4 @@
-"""Adds up what is seen of one engine from look to look, across restarts of its counters."""
+"""Accumulates one engine's scrapes, across counter resets."""
 
 from math import isfinite
 
@@ -6,12 +6,12 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Above, vLLM mostly finds no room for one more request: its blocks are 16 tokens, requests hundreds."""
+"""Above, vLLM mostly has no space for one more request: blocks have 16 tokens, requests hundreds."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""Fewer look-ups say nothing of a ratio."""
+"""Fewer lookups prove no ratio."""
 
 
 class Tally:
@@ -20,7 +20,7 @@ class Tally:
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
         self._last_s = begun_s
-        self._looks = 0
+        self._scrapes = 0
         self._known = {"usage": 0, "waiting": 0, "both": 0}
         self._seen = {"full": 0, "waiting": 0, "short": 0}
         self._running_full = 0.0
@@ -33,10 +33,9 @@ class Tally:
     def seconds(self) -> float:
         return self._last_s - self.begun_s
 
-    def look(self, at_s: float, sample: EngineSample) -> None:
-        """Add one look."""
+    def add(self, at_s: float, sample: EngineSample) -> None:
         self._last_s = at_s
-        self._looks += 1
+        self._scrapes += 1
         self._gauges(sample)
         before, self._before = self._before, sample
         if before is None:
@@ -57,9 +56,9 @@ class Tally:
         gpus: HostGpus | None,
         attention: AttentionBackend | None,
     ) -> Evidence:
-        """All of it, with what is known beside."""
+        """Return the evidence, with facts from other sources."""
         return Evidence(
-            engine=sample.engine, seconds=self.seconds, looks=self._looks, engines=engines,
+            engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,
             capacity_tokens=capacity_tokens,
             full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
@@ -93,7 +92,7 @@ class Tally:
     def _grow(self, name: str, then: float | None, now: float | None) -> None:
         if then is None or now is None or not isfinite(then) or not isfinite(now):
             return
-        # A counter that fell began anew: all that it says was counted since.
+        # A counter that fell was reset: its whole value is new.
         self._grown[name] = self._grown.get(name, 0.0) + (now - then if now >= then else now)
 
     def _widen(self, name: str, then: Histogram | None, now: Histogram | None) -> None:

@@ -1,4 +1,4 @@
-"""Advice from how an engine is used: lengths that nobody asks for, prompts that begin alike."""
+"""Advice from an engine's usage: unused context length, prompts with common prefixes."""
 
 import math
 from collections.abc import Iterator
@@ -9,29 +9,29 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Long requests are rare: their absence is evidence only after a while."""
+"""Long requests are rare: only a longer absence is evidence."""
 
 REQUESTS_MIN = 200.0
-"""Fewer say little of what users ask for."""
+"""Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""max_model_len by the longest request: below, tomorrow's request may need it."""
+"""max_model_len ÷ longest request: below, tomorrow's request may need it."""
 
 HELD_RATIO = 0.25
-"""Of the KV cache, by one request of the full length: below, it hurts nobody."""
+"""Of the KV cache, for one request of full length: below, it does no harm."""
 
 HIT_RATIO = 0.2
-"""Of look-ups that were answered elsewhere: so many prompts repeat for certain."""
+"""Hits elsewhere ÷ lookups: proves that this share of prompts repeats."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""Prompts that begin with the same instructions have a length in common: hardly one is shorter, and it is
-much of the mean."""
+"""Prompts with the same instructions have a minimum length in common: hardly one is shorter, and it is a large part of
+the mean."""
 
 _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """max_model_len far beyond what is used, where one such request would hold much of the cache."""
+    """max_model_len is far beyond use, and one such request would hold much of the cache."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:
@@ -53,18 +53,18 @@ def context_unused(evidence: Evidence) -> Iterator[Advice]:
 
 
 def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
-    """Prompts repeat, or look as if they did, and their work is done anew each time."""
+    """Prompts repeat, or probably do, and are recomputed each time."""
     if evidence.setting("enable_prefix_caching") != "False" or evidence.seconds < MINUTES_SECONDS:
         return
     if evidence.setting("is_attention_free") == "True" or evidence.setting("mamba_block_size"):
-        return  # not every release can do it there
+        return  # not supported by all releases there
     seen = _repeats(evidence)
     if seen is None:
         return
     yield Advice(
         "prefix_caching_off", evidence.engine, "--enable-prefix-caching", None,
         f"prefix caching is off, and {seen} (in {seconds(evidence.seconds)})",
-        "what prompts begin with in common is then read once; it takes no memory that a request needs",
+        "a common prefix is then computed once; it takes no memory from requests",
         evidence.seconds,
     )  # fmt: skip
 
@@ -72,11 +72,11 @@ def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
 def _repeats(evidence: Evidence) -> str | None:
     for what, ratio in (("images", evidence.media_hit_ratio), ("prompts", evidence.external_hit_ratio)):  # fmt: skip
         if ratio is not None and ratio >= HIT_RATIO:
-            return f"{ratio:.0%} of {what} were known already to a cache beside it"
+            return f"{ratio:.0%} of {what} were already in another cache"
     prompts = evidence.prompts
     if prompts is None or prompts.mean is None or prompts.count < REQUESTS_MIN:
         return None
     common = prompts.shortest(FEW_RATIO)
     if common < ALIKE_TOKENS or common < ALIKE_RATIO * prompts.mean or not math.isfinite(common):
         return None
-    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably begin alike, as with one system prompt"
+    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably share a prefix, such as a system prompt"

@@ -1,4 +1,4 @@
-"""The model's files: there and whole, or to be fetched, with the room and the permission that this takes."""
+"""Checks the model's files: complete, or to be downloaded with enough space and permissions."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""Load formats that read other files than the checkpoint's, or none."""
+"""Load formats that do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
     if files is None:
         yield Finding("files", UNKNOWN, "no model is named: vLLM takes the default of its release")
     elif files.kind == REMOTE:
-        yield Finding("files", UNKNOWN, f"{command.model} is fetched by other means than files and the hub's cache: it is not checked")  # fmt: skip
+        yield Finding("files", UNKNOWN, f"{command.model} is not loaded from files or the hub's cache: it is not checked")  # fmt: skip
     elif files.kind == ABSENT:
         yield _absent(facts, files)
     elif files.config_error is not None:
@@ -38,22 +38,22 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """Where files must be fetched: is there a token? Whether the model asks for one is known only to the hub."""
+    """The token, if files must be downloaded. Only the hub knows if the model is gated."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
-        yield Finding("token", OK, "a Hugging Face token is here; whether it may read this model only the hub knows")  # fmt: skip
+        yield Finding("token", OK, "a Hugging Face token is here; only the hub knows whether it may read this model")  # fmt: skip
     else:
         yield Finding("token", UNKNOWN, f"no Hugging Face token is here: should {facts.files.repository or facts.command.model} be gated, set HF_TOKEN (hf auth login)")  # fmt: skip
 
 
 def check_disk(facts: Facts) -> Iterator[Finding]:
-    """Room for what must be fetched."""
+    """Space for the download."""
     room, files = facts.download_room, facts.files
     if files is None or not _fetches(facts):
         return
     if room is None:
-        yield Finding("disk", UNKNOWN, "how much room there is for the download cannot be read")
+        yield Finding("disk", UNKNOWN, "the free space for the download cannot be read")
         return
     move = Fix("fetch to a larger disk", f"HF_HOME=/DISK {facts.command.shown()}")
     if not room.writable:
@@ -62,7 +62,7 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
     needed = None if files.bytes_total is None else max(0, files.bytes_total - files.bytes_here)
     free = f"{room.free_bytes / GIB:.1f} GiB are free in {room.path}"
     if needed is None:
-        yield Finding("disk", UNKNOWN, f"{free}; how much the download takes is known only to the hub")  # fmt: skip
+        yield Finding("disk", UNKNOWN, f"{free}; only the hub knows the size of the download")  # fmt: skip
     elif needed > room.free_bytes:
         yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see what fills the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
     else:
@@ -70,7 +70,7 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
 
 
 def _fetches(facts: Facts) -> bool:
-    """Would vLLM download?"""
+    """Return True if vLLM would download files."""
     files = facts.files
     if files is None or facts.offline:
         return False
@@ -80,7 +80,7 @@ def _fetches(facts: Facts) -> bool:
 
 def _absent(facts: Facts, files: ModelFiles) -> Finding:
     if files.repository is None:
-        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is no name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("look what is there; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
+        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
     if facts.offline:
         return Finding("files", PROBLEM, f"{files.repository} is not in the hub's cache ({files.path}), and HF_HUB_OFFLINE forbids to fetch it", "model_offline", (_fetch(files), Fix("allow it", f"HF_HUB_OFFLINE=0 {facts.command.shown()}")))  # fmt: skip
     return Finding("files", UNKNOWN, f"{files.repository} is not in the hub's cache ({files.path}): vLLM will fetch it")  # fmt: skip
@@ -97,15 +97,15 @@ def _incomplete(facts: Facts, files: ModelFiles) -> Finding:
 
 
 def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
-    """The command that brings the files."""
+    """Return the download command."""
     if files.repository is None:
-        return Fix("copy the model again, whole, from where it came from")
+        return Fix("copy the whole model again from its source")
     words = ["HF_HUB_OFFLINE=0", "hf", "download", files.repository]
     if files.kind not in (CACHE, ABSENT):
         words += ["--local-dir", shlex.quote(files.path)]
     if again:
         words.append("--force-download")
-    return Fix("fetch what is missing" if not again else "fetch it again", " ".join(words))
+    return Fix("fetch the missing files" if not again else "fetch it again", " ".join(words))
 
 
 def _parent(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Flags that this release of vLLM does not have: argparse ends the process at the first of them."""
+"""Flags unknown to this vLLM release: argparse exits at the first one."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,18 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """One finding for each flag that is not there; a release that is not known stops nothing that some release has."""
+    """One finding per unknown flag; if the release is unknown, flags that any release has pass."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)
         if found.standing is not Standing.KNOWN:
-            text, sure = _said(facts, name, found)
+            text, sure = _text(facts, name, found)
             status = PROBLEM if sure else WARNING if version else UNKNOWN
             yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
 
 
-def _said(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
-    """What is wrong with it, and whether vLLM is known to refuse it."""
+def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
+    """Return the text, and True if vLLM is known to refuse the flag."""
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
     if not found.exact and version:

@@ -1,4 +1,4 @@
-"""Enough GPUs for the ranks, and heads that the ranks can share."""
+"""Checks that there are GPUs for all ranks, and that ranks divide the attention heads."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ _RANKS = (1, 2, 4, 8, 16)
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:
-    """TP × PP × DP against the GPUs that vLLM would see."""
+    """TP × PP × DP against the GPUs visible to vLLM."""
     if facts.software.device not in (None, "cuda"):
-        yield Finding("gpus", UNKNOWN, f"this vLLM is built for {facts.software.device}: NVIDIA's GPUs are not asked")  # fmt: skip
+        yield Finding("gpus", UNKNOWN, f"this vLLM is built for {facts.software.device}: NVIDIA's GPUs are not checked")  # fmt: skip
         return
     if facts.gpus is None or not facts.gpus:
         yield _none(facts)
@@ -38,7 +38,7 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def check_heads(facts: Facts) -> Iterator[Finding]:
-    """Each rank takes as many attention heads as the next."""
+    """All ranks take the same number of attention heads."""
     model, ranks = facts.model, facts.command.whole("tensor-parallel-size", 1)
     if model is None or ranks <= 1:
         return
@@ -60,7 +60,7 @@ def check_heads(facts: Facts) -> Iterator[Finding]:
 def _none(facts: Facts) -> Finding:
     text = facts.gpus_text or "the driver lists no GPU"
     if facts.gpus is None or facts.software.device is None:
-        return Finding("gpus", UNKNOWN, f"the GPUs cannot be asked: {text}")
+        return Finding("gpus", UNKNOWN, f"the GPUs cannot be read: {text}")
     return Finding(
         "gpus", PROBLEM, f"vLLM {facts.software.vllm or ''} for CUDA wants {ranks_here(facts)} {_gpus(ranks_here(facts))}, none is here: {text}".replace("  ", " "),
         "no_gpu", (
@@ -99,7 +99,7 @@ def _too_few(facts: Facts, seen: Visible, needed: int) -> Finding:
 
 
 def _smaller(facts: Facts, count: int) -> int | None:
-    """The largest number of tensor ranks that these GPUs and the model's heads allow."""
+    """Return the largest TP size that fits these GPUs and the model's heads."""
     ranks = facts.command.whole("tensor-parallel-size", 1)
     others = ranks_here(facts) // max(1, ranks)
     heads = facts.model.num_attention_heads if facts.model else None

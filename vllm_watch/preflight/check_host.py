@@ -1,4 +1,4 @@
-"""What several ranks need of the host, and what the CUDA that is installed needs of the driver."""
+"""Checks /dev/shm for the ranks, and the driver for the installed CUDA."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from vllm_watch.preflight.visible_gpus import ranks_here
 CHUNKS = 10  # vLLM's MessageQueue: a ring of ten chunks
 CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be set
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""NCCL's buffers in /dev/shm where GPUs do not reach each other directly: 4 to 10 MiB a channel and rank."""
+"""NCCL's buffers in /dev/shm for GPUs without peer access: 4 to 10 MiB per channel and rank."""
 
-# CUDA's major release → the least driver that runs it at all (minor version compatibility).
+# CUDA major release → oldest driver that runs it (minor version compatibility).
 # Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# (CUDA major, minor) → the driver that came with it: below, what is compiled on the machine may fail.
+# (CUDA major, minor) → driver released with it: with older ones, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555,
     (12, 6): 560, (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,
@@ -24,7 +24,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """What this launch takes of /dev/shm; 0 with one rank."""
+    """Return the /dev/shm needed; 0 with one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0
@@ -33,7 +33,7 @@ def shared_memory_bytes(facts: Facts) -> int:
 
 
 def check_shared_memory(facts: Facts) -> Iterator[Finding]:
-    """Ranks talk through /dev/shm, which Docker makes 64 MiB large."""
+    """Ranks communicate through /dev/shm, which Docker limits to 64 MiB."""
     needed, room = shared_memory_bytes(facts), facts.shared_memory
     if not needed:
         return
@@ -66,7 +66,7 @@ def check_driver(facts: Facts) -> Iterator[Finding]:
     own = _TOOLKIT_DRIVERS.get((major, minor))
     fix = Fix(f"install driver {own or (least or driver)[0]} or later on the host, then reboot", f"apt-get install nvidia-driver-{own or (least or driver)[0]}")  # fmt: skip
     if least is None:
-        yield Finding("driver", UNKNOWN, f"{torch} brings {cuda}, which is newer than what is known here; the driver is {software.driver}")  # fmt: skip
+        yield Finding("driver", UNKNOWN, f"{torch} brings {cuda}, which is newer than this vllm-watch knows; the driver is {software.driver}")  # fmt: skip
     elif driver < least and software.forward_compatible:
         yield Finding("driver", UNKNOWN, f"driver {software.driver} is too old for {cuda} by itself; a cuda-compat library is installed, which helps on data centre GPUs only")  # fmt: skip
     elif driver < least:

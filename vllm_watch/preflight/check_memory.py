@@ -1,4 +1,4 @@
-"""Free memory now against what vLLM asks for at its start, and whether the model fits into that."""
+"""Checks free memory against vLLM's request at start, and that the model fits."""
 
 import math
 from collections.abc import Iterator
@@ -16,31 +16,31 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""vLLM looks at free memory when its own CUDA context (and NCCL) is there: 0.3 to 0.6 GiB by card and driver."""
+"""vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""Of the GPU: so much the plan's memory is mostly off by (on public start-up logs some per cent of the KV
-cache). A launch that lacks less than that may work, so it is not stopped."""
+"""Typical error of the plan, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch
+short by less may work, so it is not stopped."""
 
 _HOLDERS_NAMED = 3
-_UTILIZATION_LEAST = 0.05  # below, no model's weights find room
+_UTILIZATION_LEAST = 0.05  # below, no model's weights fit
 _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """What must be free on a GPU for vLLM to start; None where that cannot be told."""
+    """Return the free memory that vLLM requires on a GPU to start; None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
 
 def is_short(facts: Facts, judged: GpuHolders) -> bool:
-    """Would vLLM refuse to start on it?"""
+    """Return True if vLLM would refuse to start on it."""
     wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
     return wanted is not None and free is not None and free < wanted
 
 
 def who_is_waited_for(facts: Facts) -> str:
-    """In words: where the launch lacks memory that somebody holds, and who; "" where it lacks none."""
+    """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     said = []
@@ -55,7 +55,7 @@ def who_is_waited_for(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """vLLM's own check at its start, GPU by GPU; those alike are said together."""
+    """vLLM's own check at start, per GPU; GPUs with enough are reported together."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []
@@ -64,7 +64,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
         if gpu.lost:
             continue
         if wanted is None or free is None:
-            yield Finding("memory", UNKNOWN, f"GPU {gpu.index}: the driver does not say how much of its memory is free")  # fmt: skip
+            yield Finding("memory", UNKNOWN, f"GPU {gpu.index}: the driver does not report its free memory")  # fmt: skip
         elif sizing.is_unified(gpu) and free < wanted:
             yield Finding("memory", UNKNOWN, f"GPU {gpu.index} shares the host's memory: of {_gib(free)} GiB free for {_gib(wanted)} wanted, the kernel may give back more")  # fmt: skip
         elif free < wanted and refuses:
@@ -76,7 +76,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
             )  # fmt: skip
         elif free - wanted < CONTEXT_BYTES and refuses:
             yield Finding(
-                "memory", WARNING, f"GPU {gpu.index}: {_gib(free)} GiB are free, only {(free - wanted) / 2**20:.0f} MiB more than vLLM asks for, and its own CUDA context takes 300 to 600 MiB before it looks{_held_by(facts, judged)}",
+                "memory", WARNING, f"GPU {gpu.index}: {_gib(free)} GiB are free, only {(free - wanted) / 2**20:.0f} MiB more than vLLM asks for, and its own CUDA context takes 300 to 600 MiB before it checks{_held_by(facts, judged)}",
                 "memory_tight", tuple(_lower(facts, free)),
             )  # fmt: skip
         else:
@@ -86,12 +86,12 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_fits(facts: Facts) -> Iterator[Finding]:
-    """Weights, activations and one request of max_model_len in what vLLM may take."""
+    """Weights, activations and one request of max_model_len against vLLM's budget."""
     if facts.flags_error is not None or not facts.gpus or not taken(facts):
-        return  # said by checks of their own
+        return  # reported by other checks
     plan = sizing.plan(facts)
     if plan is None:
-        yield Finding("fits", UNKNOWN, f"whether it fits cannot be told: {_why_no_plan(facts)}")
+        yield Finding("fits", UNKNOWN, f"whether it fits is unknown: {_why_no_plan(facts)}")
         return
     length, on = plan.settings.max_model_len, _on(facts)
     if plan.fits:
@@ -111,7 +111,7 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
     status = PROBLEM
     near = sizing.plan(facts, share=plan.settings.gpu_memory_utilization + UNSURE_RATIO)
     if near is not None and near.fits:
-        status, text = WARNING, f"{text}. That is within what the estimate may be wrong by"
+        status, text = WARNING, f"{text}. That is within the error of the estimate"
     yield Finding("fits", status, text, cause, tuple(fixes) or (Fix("take a larger GPU, or a quantized checkpoint"),))  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _short(facts: Facts, judged: GpuHolders, wanted: int, free: int) -> Finding:
     gpu, share = judged.gpu, sizing.utilization(facts)
     text = f"GPU {gpu.index}: {_gib(free)} of {_gib(offered_bytes(gpu))} GiB are free, --gpu-memory-utilization {share:g} asks for {_gib(wanted)}{_held_by(facts, judged)}"
     fixes = (*_freeing(judged, wanted), *_lower(facts, free), *_elsewhere(facts))
-    waits = Fix("wait for what is ending", f"vllm-watch preflight --exec --wait-for-vram 120 -- {facts.command.shown()}")  # fmt: skip
+    waits = Fix("wait for ending processes", f"vllm-watch preflight --exec --wait-for-vram 120 -- {facts.command.shown()}")  # fmt: skip
     return Finding("memory", PROBLEM, text, "gpu_occupied", (*fixes, waits))
 
 
@@ -151,7 +151,7 @@ def _who(holder: Holder, command: str | None) -> str:
 
 
 def _freeing(judged: GpuHolders, wanted: int) -> tuple[Fix, ...]:
-    """End what is stale, where that frees enough."""
+    """Fixes that end stale processes, if that frees enough."""
     stale = judged.stale
     free = free_bytes(judged.gpu) or 0
     if not stale or free + sum(each.process.used_bytes or 0 for each in stale) < wanted:
@@ -167,7 +167,7 @@ def _ended(holder: Holder) -> Fix:
 
 
 def _lower(facts: Facts, free: int) -> Iterator[Fix]:
-    """A lower utilization, only where the model is known to fit into it."""
+    """Fixes with a lower utilization, if the model is known to fit."""
     offered = [size for each in taken(facts) if (size := offered_bytes(each.gpu))]
     least = min((left for each in taken(facts) if (left := free_bytes(each.gpu)) is not None), default=free)  # fmt: skip
     share = math.floor((least - CONTEXT_BYTES) / max(offered) * _STEPS) / _STEPS if offered else 0.0
@@ -185,11 +185,11 @@ def _lower(facts: Facts, free: int) -> Iterator[Fix]:
         )  # fmt: skip
 
 
-_USEFUL_TOKENS = 1024  # a shorter context is no answer
+_USEFUL_TOKENS = 1024  # a shorter context is useless
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:
-    """Other GPUs of this host that have the memory."""
+    """Fixes with other GPUs of this host that have the memory."""
     every = [each for each in facts.gpus or () if not each.gpu.lost]
     good = [each for each in every if not is_short(facts, each) and free_bytes(each.gpu)]
     needed = ranks_here(facts)
@@ -213,11 +213,13 @@ def _why_no_plan(facts: Facts) -> str:
     if facts.files is not None and facts.files.kind == "remote":
         return "the model is not in files that can be looked at"
     if facts.model.unread_cache is not None:
-        return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and what vLLM makes of that is not known here"
+        return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and its size in vLLM is not known here"
     if sizing.release(facts) < releases.OLDEST:
-        return f"vLLM {sizing.release(facts)} is older than what is planned for ({releases.OLDEST})"
+        return (
+            f"vLLM {sizing.release(facts)} is older than the planner supports ({releases.OLDEST})"
+        )
     if any(offered_bytes(each.gpu) is None for each in visible(facts).gpus):
-        return "the driver does not say how large a GPU is"
+        return "the driver does not report a GPU's size"
     return "the flags do not go together"
 
 

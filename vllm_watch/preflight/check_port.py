@@ -1,4 +1,4 @@
-"""The port that the server would listen on."""
+"""Checks the server's port."""
 
 from collections.abc import Iterator
 
@@ -12,20 +12,20 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def port_of(text: str | None) -> int | None:
-    """The port that was asked for; None where it is none."""
+    """Return the requested port; None if invalid."""
     if text is None:
         return DEFAULT_PORT
     return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:
-    """Is it free, and who has it?"""
+    """The port must be free; the holder is named."""
     command = facts.command
     if command.switch("headless") or command.text("uds"):
         return
     port = port_of(command.text("port"))
     if port is None:
-        yield Finding("port", PROBLEM, f"--port {command.text('port')} is no port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
+        yield Finding("port", PROBLEM, f"--port {command.text('port')} is not a port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
     elif facts.listeners is None:
         yield Finding("port", UNKNOWN, f"who listens on port {port} cannot be read from /proc/net")
     elif in_the_way := [each for each in facts.listeners if _collides(each, facts, port)]:
@@ -41,7 +41,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
         fixes.append(Fix("take a port that is free", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
     if listener.pid is not None:
         who = f"process {listener.pid} ({listener.command or 'name unknown'})"
-        fixes.append(Fix("end the one that has it, if nobody uses it", f"kill {listener.pid}"))
+        fixes.append(Fix("end the process that has it, if nobody needs it", f"kill {listener.pid}"))
     text = f"port {listener.port} is taken: {who} listens on {_address(listener)}"
     if listener.command and "vllm" in listener.command:
         text += "; a second vLLM may start all the same and get every other request"
@@ -49,7 +49,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Two listeners share a port only on different addresses."""
+    """Return True unless the addresses differ: only then can two listeners share a port."""
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

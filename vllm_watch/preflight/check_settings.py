@@ -1,4 +1,4 @@
-"""Flags that vLLM would refuse by themselves, whatever the machine: and whether vLLM is there at all."""
+"""Checks that vLLM is installed, and flags it would refuse on any machine."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
 
-# The keys of a config that vLLM takes a model's own limit from.
+# Config keys from which vLLM takes a model's own limit.
 _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
-# Kinds of rope scaling whose max_position_embeddings is the scaled length already, or unscaled.
+# Kinds of rope scaling with a max_position_embeddings that is scaled already, or unscaled.
 _NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
 
 def check_command(facts: Facts) -> Iterator[Finding]:
-    """Is vLLM there, and which?"""
+    """The installed vLLM and its version."""
     software, command = facts.software, facts.command
     if software.executable is None and facts.will_exec:
         yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
@@ -27,9 +27,9 @@ def check_command(facts: Facts) -> Iterator[Finding]:
         where = (
             "is not in PATH"
             if software.executable is None
-            else f"is {software.executable}, and its packages are not where they usually are"
+            else f"is {software.executable}, and its packages are not in the usual place"
         )
-        yield Finding("command", UNKNOWN, f"which vLLM this is cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
+        yield Finding("command", UNKNOWN, f"the version of vLLM cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
     else:
         yield Finding("command", OK, f"vLLM {software.vllm}, {software.executable}")
     if command.config_ignored is not None:
@@ -37,7 +37,7 @@ def check_command(facts: Facts) -> Iterator[Finding]:
 
 
 def check_flags(facts: Facts) -> Iterator[Finding]:
-    """Values that are none."""
+    """Invalid values."""
     share = facts.command.text("gpu-memory-utilization")
     given = facts.command.number("gpu-memory-utilization")
     if share is not None and (given is None or not 0 < given <= 1):
@@ -47,11 +47,11 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
         if _is_number(cause):
             yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
         else:
-            yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is not told")
+            yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is unknown")
 
 
 def check_length(facts: Facts) -> Iterator[Finding]:
-    """--max-model-len beyond what the model was made for."""
+    """--max-model-len above the model's limit."""
     flags, config = facts.flags, facts.files.config if facts.files else None
     if flags is None or flags.max_model_len is None or config is None:
         return
@@ -71,7 +71,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """bfloat16 by name on cards that lack it; by default vLLM takes half there."""
+    """Explicit bfloat16 on cards without it; by default vLLM uses half there."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -83,7 +83,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """The model's own limit as vLLM derives it; None where it does not say, or scales it in other ways."""
+    """Return the model's limit as vLLM derives it; None if absent, or scaled in other ways."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -106,5 +106,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """A value that is no number is refused by vLLM too; a type that we do not know may be newer than we."""
+    """Return True for an invalid number, which vLLM refuses too; an unknown type may be newer than our rules."""
     return "is no number" in cause or "is not above" in cause or "does not divide" in cause or "invalid" in cause  # fmt: skip

@@ -1,4 +1,4 @@
-"""A vLLM command line as vLLM reads it: every spelling of a flag, its configuration file, its environment."""
+"""Parses a vLLM command line like vLLM: all spellings of flags, the configuration file, the environment."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """Whether it is a number that may be counted with: of twelve digits at most."""
+    """Return True for a number of at most twelve digits."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -54,7 +54,7 @@ class Command:
     flags: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config_ignored: str | None = None
-    """A file named in a way that vLLM does not read it (--config=FILE)."""
+    """A file given in a form that vLLM ignores (--config=FILE)."""
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """A number; the default where it is none (that is a finding of its own)."""
+        """Return the number, or the default if invalid (another check reports that)."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """The command for people to copy, with some flags changed (underscores for dashes); secrets hidden."""
+        """Return the command to copy, with flags changed (underscores for dashes) and secrets hidden."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """The command with a flag left out; None where it stands in the configuration file."""
+        """Return the command without a flag; None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -91,7 +91,7 @@ class Command:
         return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
 
     def renamed(self, name: str, right: str) -> str | None:
-        """The command with a flag under another name; None as above."""
+        """Return the command with a flag renamed; None as above."""
         at = self._at(name)
         if at is None:
             return None
@@ -109,7 +109,7 @@ def _quoted(words: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A command taken apart before its flags are read."""
+    """A command before its flags are parsed."""
 
     argv: tuple[str, ...]
     program: str
@@ -130,9 +130,9 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Find vLLM in the command; what stands before it (env, nohup, tini) may set its environment.
+    """Find vLLM in the command; words before it (env, nohup, tini) may set variables.
 
-    Raises: WatchError, where it is no `vllm serve`.
+    Raises WatchError if it is not a `vllm serve`.
     """
     words = list(argv)
     if not words:
@@ -150,10 +150,10 @@ def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
                 return _taken(words, index, SERVE, after[1:], environment)
         if name in _SHELLS and "-c" in rest:
             raise WatchError(
-                f"{name} -c: what a shell will make of that text cannot be known here",
+                f"{name} -c: a shell's command text is not parsed",
                 "name the command itself after --, and set variables before vllm-watch",
             )
-    raise WatchError(f"'{shlex.join(words[:3])}' is no vLLM server", _EXAMPLE)
+    raise WatchError(f"'{shlex.join(words[:3])}' is not a vLLM server", _EXAMPLE)
 
 
 def _taken(
@@ -164,7 +164,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """Read the flags; those of the configuration file count where the command line says nothing."""
+    """Parse the flags; the command line overrides the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)
@@ -178,7 +178,7 @@ def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
-    """Flags and the first word that belongs to none."""
+    """Return the flags, and the first positional word."""
     flags: dict[str, str] = {}
     model, index = None, 0
     while index < len(words):
@@ -202,7 +202,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
 
 
 def _named(word: str) -> tuple[str, str, str]:
-    """(long name with dashes, "=" where it has its value in it, that value)."""
+    """Return (long name with dashes, "=" if the word includes a value, the value)."""
     option, equals, value = word.partition("=")
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value
@@ -221,9 +221,9 @@ def _whole_name(name: str) -> str:
 
 
 def _values(name: str, rest: Sequence[str]) -> list[str]:
-    """The words after a flag that are its value."""
+    """Return the words that are the flag's value."""
     if vllm_flags.is_switch(name) or vllm_flags.is_switch(name.removeprefix("no-")):
-        # Some releases took a word here: --enable-chunked-prefill False.
+        # Some releases took a value: --enable-chunked-prefill False.
         return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
     taken: list[str] = []
     for word in rest:
@@ -234,7 +234,7 @@ def _values(name: str, rest: Sequence[str]) -> list[str]:
 
 
 def _nested(before: str | None, path: str, value: str) -> str:
-    """--hf-overrides.rope_scaling.factor 2 is a JSON object, part by part."""
+    """Merge a dotted flag, such as --hf-overrides.rope_scaling.factor 2, into its JSON object."""
     whole = _object(before)
     below = whole
     *parents, last = path.rstrip("+").split(".")
@@ -259,7 +259,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
-    """As vLLM turns its YAML into flags."""
+    """Convert the YAML to flags like vLLM."""
     found: dict[str, str] = {}
     for key, value in config.items():
         name = _whole_name(str(key).replace("_", "-"))
@@ -275,7 +275,7 @@ def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _change(words: list[str], name: str, value: str) -> None:
-    """Set a flag, in its own place where it is named already."""
+    """Set a flag, in place if present."""
     for index, word in enumerate(words):
         if not _OPTION.match(word) or _named(word)[0] != name:
             continue

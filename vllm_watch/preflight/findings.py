@@ -1,4 +1,4 @@
-"""What a check says: fine, a problem that is known, something to know, or not knowable from here."""
+"""Results of checks: ok, problem, warning, or unknown."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to do, and the command that does it; None: there is no one command."""
+    """An instruction, with its command if there is a single one."""
 
     what: str
     command: str | None = None
@@ -21,5 +21,5 @@ class Finding:
     status: str
     text: str
     cause: str | None = None
-    """Slug, of problems and warnings."""
+    """Slug of a problem or warning."""
     fixes: tuple[Fix, ...] = ()

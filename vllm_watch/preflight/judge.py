@@ -27,7 +27,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Go, unless a problem is known."""
+    """Go, unless there is a problem."""
 
     findings: tuple[Finding, ...]
 
@@ -41,12 +41,12 @@ class Verdict:
 
 
 def judge(facts: Facts) -> Verdict:
-    """Ask every check."""
+    """Run all checks."""
     return Verdict(tuple(finding for check in CHECKS for finding in check(facts)))
 
 
 def as_json(facts: Facts, verdict: Verdict) -> dict[str, Any]:
-    """The published form."""
+    """Return the published form."""
     return {
         "go": verdict.go,
         "command": facts.command.shown(),

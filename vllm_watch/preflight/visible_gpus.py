@@ -1,7 +1,7 @@
-"""Which GPUs vLLM would see, and which of them it would take.
+"""GPUs that vLLM would see and use.
 
-Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or their beginnings; what follows the first
-that is not valid does not count), and vLLM's: rank n takes the nth visible GPU.
+Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or prefixes of them; entries after the first invalid one
+are ignored), and vLLM's: rank n takes the nth visible GPU.
 """
 
 import math
@@ -17,15 +17,15 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What vLLM would see, in its order."""
+    """GPUs visible to vLLM, in its order."""
 
     gpus: tuple[GpuHolders, ...]
-    hidden: int  # GPUs of this host that the variable hides
-    not_there: str | None = None  # the first word of the variable that names no GPU
+    hidden: int  # by the variable
+    not_there: str | None = None  # first word of the variable that is not a GPU
 
 
 def visible(facts: Facts) -> Visible:
-    """The GPUs in CUDA's order. Call with `facts.gpus` known."""
+    """Return the GPUs in CUDA's order. Requires `facts.gpus`."""
     every = _countable(facts.gpus or ())
     named = facts.command.environment.get(VARIABLE)
     found, wrong = (every, None) if named is None else _chosen(every, named)
@@ -36,7 +36,7 @@ def visible(facts: Facts) -> Visible:
 
 
 def ranks_here(facts: Facts) -> int:
-    """GPUs that vLLM takes on this host."""
+    """Return the number of GPUs that vLLM takes on this host."""
     command = facts.command
     world = math.prod(
         max(1, command.whole(name, 1))
@@ -47,26 +47,26 @@ def ranks_here(facts: Facts) -> int:
     nodes = max(1, command.whole("nnodes", 1))
     replicas = max(1, command.whole("data-parallel-size", 1))
     if command.text("data-parallel-rank") is not None:
-        replicas = 1  # one of them, started by itself
+        replicas = 1  # a single rank, started separately
     replicas = command.whole("data-parallel-size-local", replicas)
     return math.ceil(world / nodes) * max(1, replicas)
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """The GPUs that would be used; fewer than wanted where there are fewer, none by a vLLM for something else."""
+    """Return the GPUs to be used: fewer than wanted if there are fewer, none if vLLM is built for another device."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]
 
 
 def order_unknown(facts: Facts) -> bool:
-    """Where cards differ, CUDA puts the fastest first unless it is told otherwise; the driver does not."""
+    """Return True if cards differ and CUDA puts the fastest first, unlike the driver."""
     names = {each.gpu.name for each in _countable(facts.gpus or ())}
     return len(names) > 1 and facts.command.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Without the cards whose slices are listed: CUDA offers the slices."""
+    """Return the GPUs without MIG parents: CUDA offers the slices."""
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 
@@ -76,7 +76,7 @@ def _chosen(gpus: list[GpuHolders], named: str) -> tuple[list[GpuHolders], str |
     for raw in named.split(","):
         word = raw.strip()
         if not word and not found:
-            return [], None  # set and empty: no GPU at all
+            return [], None  # set but empty: no GPU
         match = [each for each in gpus if _is(each, word, gpus)]
         if len(match) != 1:
             return found, word if word not in ("-1", "NoDevFiles") else None

@@ -1,1 +1,1 @@
-"""GPU memory taken back by hand from what is stale."""
+"""Manual reclaim of GPU memory from stale processes."""

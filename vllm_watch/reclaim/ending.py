@@ -1,4 +1,4 @@
-"""End a process and no other: a pidfd pins it, so that its number, given to another, hits nobody.
+"""Ends exactly one process: a pidfd pins it, so a reused PID is never hit.
 
 Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
 """
@@ -13,14 +13,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Two readers may take the boot for up to a second apart; a number is not given away and back so soon
-while what we pinned lives, which is asked as well."""
+"""Two readers' boot times may differ by up to a second each. A PID is not reused that soon, and the pinned process is
+checked to be alive."""
 
 _CLOSED = -1
 
 
 class Pinned:
-    """One living process, held fast. Close it."""
+    """A pinned process. Close it."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts
@@ -32,16 +32,13 @@ class Pinned:
         return self.facts.pid
 
     def lives(self) -> bool:
-        """Has it not ended? A zombie has."""
+        """Return True until it ends; a zombie has ended."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Send a signal (0: ask whether we might); False where it has ended and was reaped.
-
-        Raises PermissionError.
-        """
+        """Send a signal (0: check permission); return False if it was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -49,7 +46,7 @@ class Pinned:
         return True
 
     async def ended(self, seconds: float) -> bool:
-        """Wait for its end, so long at most; True where it came."""
+        """Wait up to `seconds` for its end; return True if it ended."""
         loop = asyncio.get_running_loop()
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
@@ -63,28 +60,27 @@ class Pinned:
         return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
-        """Its state's letter now; None where it is gone."""
+        """Return its state letter, or None if it is gone."""
         facts = ProcReader(procfs).read(self.pid)
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Is it not reaped yet, so that its number is still its own?"""
+        """Return True until it is reaped: until then its PID is its own."""
         try:
             return self.send(0)
         except PermissionError:
             return True
 
     def close(self) -> None:
-        """Let it go."""
         if self._descriptor != _CLOSED:
             os.close(self._descriptor)
             self._descriptor = _CLOSED
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin the process of our namespace that has this PID and started then; None where there is none such.
+    """Pin our namespace's process with this PID and start time, or return None.
 
-    Raises WatchError where the kernel has no pidfd.
+    Raises WatchError if the kernel has no pidfd.
     """
     try:
         descriptor = os.pidfd_open(pid)
@@ -96,7 +92,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # Still alive after it was read: then what was read is of the process that is pinned.
+    # Alive after the read, so the facts are the pinned process's.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

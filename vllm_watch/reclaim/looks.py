@@ -1,4 +1,4 @@
-"""Look at one holder until what may be done about it is certain, and hold its process fast meanwhile."""
+"""Samples one holder until the plan is certain, with its process pinned."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
-LOOK_SECONDS = 1.0
-"""Between two looks: the driver samples each process's load about as often."""
+SAMPLE_SECONDS = 1.0
+"""Sampling interval: the driver samples each process's load about as often."""
 
 
 class Looks:
-    """A series of looks at one holder; whoever is to be ended is pinned at the first that says so."""
+    """Samples of one holder; victims are pinned when a sample first names them."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,42 +33,40 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Look until one look has confirmed another; a refusal stands after `seconds`.
+        """Sample until a plan is confirmed; a refusal is final after `seconds`.
 
-        Raises WatchError where the GPUs cannot be read.
+        Raises WatchError if the GPUs cannot be read.
         """
         began_s = time.monotonic()
         while True:
-            found, confirmed = await self._look()
+            found, confirmed = await self._sample()
             if isinstance(found, Plan):
                 if confirmed:
                     return found
             elif found.final or time.monotonic() - began_s >= seconds:
                 return found
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
-        """Look again: the same plan, or why not."""
-        found, confirmed = await self._look()
+        """Sample again; return the same plan or a refusal."""
+        found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found
         if not confirmed or found.key != agreed.key:
             return Refusal(
-                cause="it changed while you were asked", remedy="look again: vllm-watch gpus"
+                cause="it changed while you were asked", remedy="check again: vllm-watch gpus"
             )
         return found
 
     def pinned(self, victim: Victim) -> Pinned:
-        """The process of one that is to be ended."""
         return self._pins[_name(victim)]
 
     def close(self) -> None:
-        """Let all go."""
         for each in self._pins.values():
             each.close()
         self._pins.clear()
 
-    async def _look(self) -> tuple[Plan | Refusal, bool]:
+    async def _sample(self) -> tuple[Plan | Refusal, bool]:
         reading = await self._read()
         gpus = trace_gpus.known(reading)
         if gpus is None or (not gpus and reading.text):
@@ -86,7 +84,7 @@ class Looks:
         return found, self._sightings.take(at_s, found)
 
     def _pin(self, victims: Sequence[Victim]) -> Refusal | None:
-        """Hold all of them fast; why not, where one has gone, is another now, or is not ours to end."""
+        """Pin all victims; return a refusal if one is gone, replaced, or not ours to end."""
         for victim in victims:
             process = victim.holder.process
             name = _name(victim)
@@ -110,8 +108,8 @@ def _name(victim: Victim) -> tuple[int, float | None]:
 
 def _gone(victim: Victim) -> Refusal:
     return Refusal(
-        cause=f"process {victim.pid} has just ended, or its number is another's now",
-        remedy="look again: vllm-watch gpus",
+        cause=f"process {victim.pid} has just ended, or its PID was reused",
+        remedy="check again: vllm-watch gpus",
     )
 
 
@@ -126,18 +124,18 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """The name, or the number where it has none here."""
+    """Return the name, or the number if it has none."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
 
 
 PROCESSES_MAX = 65_536
-"""A host has some thousands; more are left out."""
+"""A host has a few thousand; more are left out."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
-    """PID → parent's PID, in the namespace that the tree shows; those that end meanwhile are left out."""
+    """Return PID → parent's PID, in procfs's namespace, without processes that end meanwhile."""
     found: dict[int, int] = {}
     for folder in procfs.iterdir():
         if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:

@@ -1,7 +1,7 @@
-"""What may be ended to get GPU memory back, and why not. Pure.
+"""Plans which processes to end for their GPU memory, or refuses. Pure.
 
-Only what is judged stale, on every GPU that it holds, over more than one look; never a part of ourselves,
-never what we cannot name with certainty. Who refuses says what to do instead.
+Only processes judged stale on all their GPUs, in more than one sample; never the watcher's own, never one with an
+uncertain identity. A refusal names a remedy.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,17 +21,17 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""Between the first and the last look that call it stale: what was so for an instant only is not it."""
+"""Shortest time between the first and the last sample of a plan: one instant proves nothing."""
 
 TREE_MAX = 4096
-"""Processes below one: more is a loop in what was read."""
+"""Limit of descendants: more means a loop in the data."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one process holds on one GPU or MIG slice."""
+    """A process's memory on one GPU or MIG slice."""
 
     gpu_index: int
     gpu_uuid: str
@@ -41,10 +41,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One process that holds GPU memory, on all its GPUs."""
+    """One holder of GPU memory, with all its GPUs."""
 
     pid: int  # as `gpus` shows it
-    parts: tuple[Part, ...]  # the largest first
+    parts: tuple[Part, ...]  # largest first
 
     @property
     def holder(self) -> Holder:
@@ -60,16 +60,16 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Of all GPUs; None where the driver does not say."""
+        """Total of all GPUs; None if the driver does not report it."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who is to be ended, the one that was named first.
+    """Processes to end, the requested one first.
 
-    `left`: who below it holds memory and is left alone; `others`: who is stale too, and no part of this.
+    `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes.
     """
 
     victims: tuple[Victim, ...]
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """What must stay the same from look to look."""
+        """Must be the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -87,29 +87,29 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why nothing is ended."""
+    """A refusal to end anything."""
 
     cause: str
     remedy: str
-    final: bool = False  # looking on would not change it
+    final: bool = False  # more samples would not change it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What /proc says around the holders, in our own PID namespace."""
+    """/proc around the holders, in our PID namespace."""
 
-    parents: Mapping[int, int]  # PID → parent's PID, of every process
+    parents: Mapping[int, int]  # PID → parent's PID, of all processes
     own_pid: int
 
 
 class Sightings:
-    """Is the same plan what every look of the last seconds came to?"""
+    """Confirms a plan over several samples."""
 
     def __init__(self) -> None:
-        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # a plan's key; since
+        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """Take one look; True where it confirms what was seen at least `CONFIRM_SECONDS` before."""
+        """Add a sample; return True if the plan has been the same for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False
@@ -119,7 +119,7 @@ class Sightings:
 
 
 def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
-    """What reclaiming `pid` means at this look."""
+    """Return the plan for `pid` in this sample."""
     found = victims(gpus)
     victim = found.get(pid)
     if (refused := _of_ours(pid, victim, around)) is not None:
@@ -131,7 +131,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
     process = victim.holder.process
     if process.pid_local is None or process.create_time is None:
         return Refusal(
-            cause=f"process {pid} cannot be told for certain from here: it lives in another PID namespace",
+            cause=f"process {pid} cannot be identified from here: it runs in another PID namespace",
             remedy="run vllm-watch on its host, or with hostPID",
         )
     below = [found[each] for each in _below(process.pid_local, found, around)]
@@ -153,7 +153,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Every holder with all its GPUs, by PID. A GPU whose slices list a holder is left to its slices."""
+    """Return all holders by PID. A holder on MIG slices is not counted on their parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -166,12 +166,12 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """All that it started and they started, nearest first."""
+    """Return all descendants, nearest first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
     found = [pid]
-    for each in found:  # grows while it is read
+    for each in found:  # grows during the loop
         if len(found) > TREE_MAX:
             break
         found += [child for child in sorted(children.get(each, ())) if child not in found]
@@ -179,7 +179,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Its parent, and so on."""
+    """Return all ancestors, nearest first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:
@@ -208,7 +208,7 @@ def _of_ours(pid: int, victim: Victim | None, around: Surroundings) -> Refusal |
         )
     if local in ancestors(around.own_pid, around.parents):
         return Refusal(
-            cause=f"process {pid} is what this command runs under",
+            cause=f"process {pid} is a parent of this command",
             remedy="run it from elsewhere",
             final=True,
         )
@@ -237,7 +237,7 @@ def _not_stale(victim: Victim) -> Refusal | None:
 _INSTEAD = {
     VLLM: "stop that engine where it was started, if it is not wanted",
     ACTIVE: "it is in use: ask its user",
-    UNKNOWN: "look for longer (--look SECONDS), or ask its user",
+    UNKNOWN: "sample for longer (--look SECONDS), or ask its user",
 }
 
 
@@ -257,19 +257,19 @@ def _no_holder(
     if there and below:
         named = " ".join(map(str, below))
         return Refusal(
-            cause=f"{cause}; what it started does: {named}",
+            cause=f"{cause}; its children do: {named}",
             remedy=f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}",
         )
     for gpu in gpus:
         if gpu.unaccounted.verdict == STALE:
-            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} are no process's"
+            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} belong to no process"
             return Refusal(cause=f"{cause}, and {text}", remedy=gpu.unaccounted.remedy or "reboot")
     return Refusal(
-        cause=cause, remedy="vllm-watch gpus shows who holds GPU memory", final=not there
+        cause=cause, remedy="vllm-watch gpus shows the holders of GPU memory", final=not there
     )
 
 
 def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    """PIDs, as `gpus` shows them, of the holders that this process started."""
+    """Return the PIDs, as `gpus` shows them, of holders below this process."""
     tree: Collection[int] = descendants(pid_local, around.parents)
     return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

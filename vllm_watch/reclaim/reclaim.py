@@ -1,7 +1,7 @@
-"""Get GPU memory back from stale processes, because a person said so: each step is written down, then done.
+"""Reclaims GPU memory from stale processes on a person's request: each step is journaled, then done.
 
-SIGTERM, some patience, SIGKILL, some more, and then the driver is asked whether the memory really came
-back. Who is to be ended was judged by reclaim_plan and is held fast by reclaim_looks.
+SIGTERM, a wait, SIGKILL, a wait, then a check that the driver released the memory. plan.py chooses the processes and
+looks.py pins them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""SIGKILL ends what is not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""
+"""SIGKILL ends everything not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""
 
 TITLE_CHARACTERS = 40
 
@@ -29,7 +29,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long each step is waited for, in seconds."""
+    """Limits of the waits, in seconds."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -38,48 +38,44 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """What became of one process. `by` None: it did not end."""
+    """Result for one process. `by` None: it did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
     after_seconds: float | None = None
-    state: str | None = None  # of one that did not
+    state: str | None = None  # of a process that did not end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it all."""
+    """Result of the reclaim."""
 
     ended: tuple[Ended, ...]
     release: Release
-    trouble: str | None = None  # why it was not gone through with, in words
-    journaled: bool = True  # was the outcome written down?
+    trouble: str | None = None  # why it was aborted
+    journaled: bool = True
 
     @property
     def freed(self) -> bool:
-        """Did all end, and the driver give all back?"""
+        """True if all processes ended and the driver released everything."""
         return self.release.released is True and all(each.by for each in self.ended)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """One reclaim, agreed to. `journal` None: nobody wants it written down."""
+    """One confirmed reclaim. `journal` None: not journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
-    gpus: Sequence[GpuSample]  # as they were when it was agreed to
+    gpus: Sequence[GpuSample]  # at confirmation
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str
     patience: Patience = field(default_factory=Patience)
-    tell: Callable[[str], None] = lambda _: None  # each step, for people
+    tell: Callable[[str], None] = lambda _: None  # prints each step
 
     async def run(self) -> Outcome:
-        """Do it.
-
-        Raises:
-            JournalError: the intent cannot be written down; nothing was done.
-        """
+        """Carry it out. Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -90,7 +86,7 @@ class Reclaim:
             release = await vram_release.wait(self.read, claims, deadline_seconds=seconds)
         except asyncio.CancelledError:
             await self._note(
-                OUTCOME, self.plan.victims[0], after="interrupted: what came of it was not awaited"
+                OUTCOME, self.plan.victims[0], after="interrupted before the result was known"
             )
             raise
         outcome = Outcome(ended=tuple(ended.values()), release=release, trouble=trouble)
@@ -102,7 +98,7 @@ class Reclaim:
         return outcome
 
     async def _end(self, ended: Mapping[int, Ended]) -> str | None:
-        """SIGTERM, then SIGKILL to those that stay; why that was broken off, in words."""
+        """Send SIGTERM, then SIGKILL to the rest; return why it was aborted, or None."""
         began_s = time.monotonic()
         steps = (
             (TERM, SIGTERM, self.patience.term_seconds),
@@ -132,7 +128,7 @@ class Reclaim:
         await self._note(action, victim, reason=f"{number.name}{then}")
         self.tell(f"{number.name} to process {victim.pid}{then}")
         if pinned.send(number) and stopped:
-            pinned.send(SIGCONT)  # a stopped process takes no SIGTERM until it is continued
+            pinned.send(SIGCONT)  # a stopped process handles no SIGTERM
 
     async def _await_end(self, ended: Ended, began_s: float, number: int, seconds: float) -> None:
         if not await self.pins[ended.pid].ended(seconds):
@@ -156,20 +152,20 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Why it is stale, in a line."""
+    """Return why it is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """What it holds, and where."""
+    """Return its memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
 
 
 def said(outcome: Outcome) -> str:
-    """The outcome in a line."""
+    """Return the outcome as one line."""
     used = ", ".join(
         f"GPU {gpu.index} {size(gpu.before_bytes)} → {size(gpu.after_bytes)} used"
         for gpu in outcome.release.gpus
@@ -184,11 +180,11 @@ def said(outcome: Outcome) -> str:
         if outcome.release.released is False or not outcome.release.gpus
         else "not confirmed"
     )
-    return f"{word}: {'; '.join(causes) or 'nobody says why'} ({used})"
+    return f"{word}: {'; '.join(causes) or 'no reason known'} ({used})"
 
 
 def _title(victim: Victim) -> str:
-    """The program's name or title in brackets; never its arguments, which may hold secrets."""
+    """Return the program's name or title in brackets; never arguments, which may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

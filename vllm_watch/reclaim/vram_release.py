@@ -1,10 +1,9 @@
-"""Wait until the GPU memory that given processes held is really released, and name who still holds it.
+"""Waits until the driver has released ended processes' GPU memory, and names remaining holders.
 
-A process that has ended does not prove that its memory came back: the driver takes seconds for a large
-one, a zombie or a process stuck in the kernel keeps it, and a context can outlive its process. So before
-and after are compared, by what the driver charges to those processes and by what is used that no
-process explains: another engine that starts meanwhile and takes the memory is no reason to wait on.
-`claims` and `judge` are pure; `wait` asks again until it is so or the deadline has passed.
+A process's end does not prove the release: the driver takes seconds for a large one, a zombie or a process stuck in the
+kernel keeps it, and a context can outlive its process. So before and after are compared, by the memory charged to those
+processes and by used memory that no process explains: another engine that takes the memory meanwhile does not prolong
+the wait. `claims` and `judge` are pure.
 """
 
 import asyncio
@@ -19,36 +18,36 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver gives back the largest GPU within seconds of its process's end; what takes longer does not come."""
+"""A driver releases the largest GPU within seconds of the process's end; later nothing comes."""
 
 INTERVAL_SECONDS = 0.5
-"""Between two looks: each costs some milliseconds, and somebody waits for the answer."""
+"""Polling interval: a sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""What may stay without being anybody's: a driver's own bookkeeping moves by so much."""
+"""Unexplained memory that may remain: a driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the processes held on one GPU or MIG slice before they were ended."""
+    """The processes' memory on one GPU or MIG slice before they were ended."""
 
     index: int
     uuid: str
     name: str | None
     held: tuple[ProcessSample, ...]
     used_bytes: int | None  # of the whole GPU
-    unexplained_bytes: int | None  # used, less all holders; None where a part of it is not known
+    unexplained_bytes: int | None  # used minus all holders'; None if unknown
 
     @property
     def held_bytes(self) -> int | None:
-        """Of these processes together; None where the driver does not say."""
+        """Total of these processes; None if the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU: what was used before, and what is used now. `released` None: cannot be told."""
+    """One GPU's memory before and now. `released` None: unknown."""
 
     index: int
     uuid: str
@@ -57,19 +56,19 @@ class GpuRelease:
     before_bytes: int | None
     after_bytes: int | None
     released: bool | None
-    still: tuple[str, ...] = ()  # who or what still holds it, in words
+    still: tuple[str, ...] = ()  # remaining holders, as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """What became of all claims."""
+    """Result for all claims."""
 
     gpus: tuple[GpuRelease, ...]
     waited_seconds: float = 0.0
 
     @property
     def released(self) -> bool | None:
-        """True where every GPU has its memory back; False where one shows that it has not."""
+        """True if all GPUs released the memory, False if one did not, None if unknown."""
         found = [each.released for each in self.gpus]
         if False in found:
             return False
@@ -83,7 +82,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """What `pids` (as NVML names them) hold now. A GPU whose slices list them is left to its slices."""
+    """Return the memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent GPU."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -97,7 +96,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare with what is so now. `gpus` None: they cannot be read, for the reason in `text`."""
+    """Compare with the present. `gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -110,7 +109,7 @@ async def wait(
     deadline_seconds: float = DEADLINE_SECONDS,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> Release:
-    """Look until all is released, for `deadline_seconds` at most; returns the last look."""
+    """Sample until all is released or the deadline passes; return the last result."""
     began_s = time.monotonic()
     while True:
         reading = await read()
@@ -143,7 +142,7 @@ def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> GpuRelease:
 
 
 def _left(claim: Claim, gpu: GpuSample) -> int | None:
-    """What no process explains now and did before; None where either cannot be told."""
+    """Return the growth of unexplained memory; None if unknown."""
     now = _unexplained(gpu)
     if now is None or claim.unexplained_bytes is None:
         return None
@@ -166,9 +165,9 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Is it one of those, and not another that was given its number since?"""
+    """Return True if it is a claimed process, not another with its PID."""
     if process.used_bytes == 0:
-        return False  # listed, and nothing charged
+        return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)
 
 
@@ -176,9 +175,9 @@ def _why(process: ProcessSample) -> str:
     who = f"process {process.pid} still holds {size(process.used_bytes)}"
     state = process.state
     if state == "D":
-        return f"{who}: it is stuck in the kernel (state D), where no signal reaches it"
+        return f"{who}: it is stuck in the kernel (state D), where signals do not reach it"
     if state == "Z":
         return f"{who}: it has ended and its parent, process {process.ppid}, has not reaped it"
     if state == "X":
-        return f"{who}: it is gone, and the driver charges it on (a context outlived it)"
-    return f"{who}: it lives (state {state})" if state else f"{who}; what it does cannot be read"
+        return f"{who}: it is gone, but the driver still charges it (a context outlived it)"
+    return f"{who}: it is alive (state {state})" if state else f"{who}; its state cannot be read"

@@ -1,1 +1,1 @@
-"""Restarts: the guard decides, hooks act, the journal remembers, verification asks whether it helped."""
+"""Restarts: the guard decides, hooks act, the journal records, verification checks the result."""

@@ -1,8 +1,7 @@
-"""What Alertmanager sends to a webhook, and what it asks for.
+"""Restart requests from Alertmanager's webhook.
 
-A firing alert asks for a restart of the target that its labels name; the same alert, by its fingerprint
-and the moment at which it began to fire, is one request, however often it is sent. A resolved one withdraws
-it. Source: Alertmanager's webhook payload, version 4.
+A firing alert requests a restart of the target in its labels. Repeats of one episode (same fingerprint and
+startsAt) are one request; a resolved alert withdraws it. Source: Alertmanager's webhook payload, version 4.
 """
 
 import math
@@ -27,11 +26,11 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""An alert that was not sent again for so long asks no more: Alertmanager repeats what still fires
-after five minutes where its group changes, and its end may not be sent to us."""
+"""A request expires if its alert is not repeated within this time: Alertmanager repeats a firing alert after
+five minutes if its group changes, and the resolved message may not reach us."""
 
 FIRING_MAX = 100
-"""Alerts remembered of one target."""
+"""Alerts remembered per target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,12 @@ class Alert:
     fingerprint: str
     name: str
     firing: bool
-    began: str  # as Alertmanager wrote it
+    began: str  # as sent by Alertmanager
     labels: Mapping[str, str]
 
     @property
     def began_t(self) -> float:
-        """In Unix seconds; endless where that is no time."""
+        """Unix seconds; infinity if unparsable."""
         try:
             return datetime.fromisoformat(self.began).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -54,18 +53,18 @@ class Alert:
 
     @property
     def reason(self) -> str:
-        """In words; the same for the same episode of the same alert, and for no other."""
+        """Unique to one episode of one alert."""
         return f"alert {self.name} ({self.fingerprint}) fires since {self.began}"
 
 
 def read(document: Mapping[str, Any]) -> list[Alert]:
-    """Return the alerts. Raises WatchError where it is not what Alertmanager sends."""
+    """Return the alerts. Raises WatchError if the payload is not Alertmanager's."""
     if document.get("version") != VERSION:
         cause = f"the payload's version is {str(document.get('version'))[:20]!r}, not {VERSION!r}"
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > ALERTS_MAX:
-        raise WatchError("alerts is no list", "Send it from Alertmanager's webhook_configs")
+        raise WatchError("alerts is not a list", "Send it from Alertmanager's webhook_configs")
     return [_alert(each) for each in alerts]
 
 
@@ -91,7 +90,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target that the alert's labels name: `target` by its name, else `instance` by name or address."""
+    """Return the target with the name in label `target`, else the one with the name or address in `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -106,7 +105,7 @@ def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
 
 
 class AlertRequests:
-    """The requests of the alerts that fire."""
+    """Restart requests of firing alerts."""
 
     def __init__(self, targets: Targets, dispatcher: Dispatcher, journal: Journal) -> None:
         self._targets = targets
@@ -115,7 +114,7 @@ class AlertRequests:
         self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Take one webhook; return the fingerprints by what came of each. Raises WatchError, JournalError."""
+        """Handle one webhook; return the fingerprints by outcome. Raises WatchError, JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -132,7 +131,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None  # it was resolved and fires anew
+            known = None  # resolved and firing again
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):
@@ -164,7 +163,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Has this episode of this alert had its restart, whoever asked? It may go on firing for a while after."""
+        """Return True if this episode already had its restart, by any trigger; the alert may keep firing for a while."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

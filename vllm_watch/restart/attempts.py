@@ -1,4 +1,4 @@
-"""The attempts that are under way: begun once the guard has agreed, and resumed after our own restart."""
+"""Attempts in progress: started when the guard agrees, resumed after the watcher restarts."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.pending_writes import PendingWrites
-from vllm_watch.restart.restart import Changed, Objection, Restart, unchanged
+from vllm_watch.restart.restart import Changed, Recheck, Restart, unchanged
 from vllm_watch.restart.targets import Targets
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
@@ -25,28 +25,27 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Of its TTL a lock is renewed: two renewals may fail before it is lost."""
+"""Share of its TTL after which a lock is renewed: two renewals may fail before it expires."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""How long after its call an uncertain attempt is verified again by each new start of the watcher."""
+"""An uncertain attempt is verified again at each start of the watcher until this long after its call."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt that is later than that was made with another clock."""
+"""An attempt further in the future than this was written under another clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""How long a resumed attempt waits for its target to be found: discovery takes seconds to minutes, and a pod
-that was evicted never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes seconds to minutes, and an evicted pod
+never comes back."""
 
 
 class Attempts:
-    """One watcher's attempts, one at a time for each target."""
+    """All attempts of one watcher, one at a time per target."""
 
     def __init__(
         self, targets: Targets, journal: Journal, backends: Backends, evidence: EvidenceStore,
         on_end: Callable[[Attempt], None],
     ) -> None:  # fmt: skip
-        """`on_end` is called with each attempt as it ended."""
-        self.resumed = False  # is it known what earlier runs of the watcher left?
+        self.resumed = False  # True once attempts of earlier runs are known
         self.outcomes: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self._targets = targets
         self._journal = journal
@@ -54,17 +53,15 @@ class Attempts:
         self._evidence = evidence
         self._on_end = on_end
         self._pending = PendingWrites(journal)
-        self._ours: set[str] = set()  # ids of what this run has begun or resumed
-        self._unwatched: list[
-            tuple[Attempt, float]
-        ] = []  # resumed then; its target is not found yet
+        self._ours: set[str] = set()  # ids of attempts begun or resumed in this run
+        self._unwatched: list[tuple[Attempt, float]] = []  # with resume time; target not found yet
         self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
-        self._last: dict[str, Attempt] = {}  # of each target, as it ended or was found
+        self._last: dict[str, Attempt] = {}  # by target
         self._stopping = False
-        self._not_resumed = ""  # why not, as it was last logged
+        self._not_resumed = ""  # the cause last logged
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
-        """The target's last attempt, and what it does now or how it ended, in words."""
+        """Return the target's last attempt and its current stage or result as text."""
         if target in self._running:
             restart, _ = self._running[target]
             return restart.attempt, restart.stage
@@ -72,24 +69,26 @@ class Attempts:
         return None if last is None else (last, last.text)
 
     def busy(self, target: str) -> str | None:
-        """The id of the attempt that is carried out or verified for the target now."""
+        """Return the id of the target's attempt in progress or in verification."""
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return these attempts from the journal, each as it stands: the disk may not have taken it."""
+        """Return the latest version of each stored attempt: a write to disk may have failed."""
         return self._pending.newest(stored)
 
-    async def of_now(self, attempts: Iterable[Attempt], now_t: float) -> tuple[Attempt, ...]:
-        """Return them, and set right what ended in the future: a clock that was a year ahead blocks for no year.
+    async def without_future(
+        self, attempts: Iterable[Attempt], now_t: float
+    ) -> tuple[Attempt, ...]:
+        """Return the attempts; move those that ended in the future to now, so a clock a year ahead does not block a year.
 
-        Such an attempt counts from now on, once; a person's resume after that ends it as any other.
+        The new time is written once, so a later resume by an operator still closes the breaker.
         """
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
             if ahead_s > AHEAD_SECONDS and not attempt.open and attempt.state != "dry_run":
                 text = f"{attempt.text} (the clock was {ahead_s:.0f} s ahead)".strip()
-                attempt = replace(  # noqa: PLW2901 - as it is from now on
+                attempt = replace(  # noqa: PLW2901 - moved to now
                     attempt, began_t=now_t, ended_t=now_t, text=text,
                     called_t=None if attempt.called_t is None else now_t,
                 )  # fmt: skip
@@ -98,9 +97,9 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks, and wait for those that have begun: half of a restart leaves an engine down."""
+        """Call no more hooks and wait for running ones: half a restart leaves an engine down."""
         self._stopping = True
-        # One that is begun meanwhile is told as it begins.
+        # `_restart` passes the flag to attempts that begin meanwhile.
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
             restart.stopping = True
@@ -110,16 +109,16 @@ class Attempts:
                 "hook_awaited", target=each.attempt.target, attempt=each.attempt.id,
                 seconds_max=each.hook_seconds, because="vllm-watch stops once it has ended",
             )  # fmt: skip
-        await asyncio.gather(*(each.hook_over() for each in begun))
+        await asyncio.gather(*(each.wait_for_hooks() for each in begun))
 
     @property
     def hook_seconds(self) -> float:
-        """How long `let_hooks_end` may take."""
+        """Longest time that `let_hooks_end` may take."""
         begun = (each.hook_seconds for each, _ in self._running.values() if not each.idle.is_set())
         return max(begun, default=0.0)
 
     async def stop(self) -> None:
-        """Stop waiting for them: what they did and have yet to show is in the journal."""
+        """Cancel all attempts; the next run resumes them from the journal."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -127,32 +126,32 @@ class Attempts:
 
     async def begin(
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
-        lock: Lock | None, objection: Objection, changed: Changed = unchanged,
+        lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write down what the guard has agreed to; from then on it goes on by itself. `calls`: of its target first.
+        """Write the intent, then run the attempt in the background. `calls`: the target's own first.
 
-        Raises JournalError: it was not begun.
+        Raises JournalError if it was not begun.
         """
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
         self._ours.add(attempt.id)
-        self._is_last(attempt)
+        self._set_last(attempt)
         try:
             await restart.intend()
         except BaseException as error:
-            # It may be on the disk for all that: a flush that fails is no proof of the contrary.
+            # It may still be on disk: a failed flush does not prove otherwise.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
-            self._is_last(ended)
+            self._set_last(ended)
             raise
-        self._start(restart, partial(restart.run, calls, lock, objection, changed), settings, lock)
+        self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
-    # --- what an earlier run of the watcher left
+    # --- attempts of an earlier run of the watcher
 
     async def resume(self) -> None:
-        """Take it up; nothing is called again. `resumed` stays False where the journal cannot be read."""
+        """Resume them without calling a hook again. `resumed` stays False if the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -160,7 +159,7 @@ class Attempts:
                 self._not_resumed = error.cause
                 _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
             return
-        stored = await self.of_now(stored, time.time())
+        stored = await self.without_future(stored, time.time())
         seen = set(self._last)
         for attempt in reversed(stored):
             if attempt.id in self._ours or attempt.state == "dry_run":
@@ -169,14 +168,14 @@ class Attempts:
             seen.update(attempt.names)
             if attempt.open or (last and _to_verify_again(attempt)):
                 self._ours.add(attempt.id)
-                await self._take_up(attempt, last=last)
+                await self._resume_one(attempt, last=last)
             elif last:
-                self._is_last(attempt)
-        await self.go_on()
+                self._set_last(attempt)
+        await self.retry()
         self.resumed = True
 
-    async def go_on(self) -> None:
-        """Write what the disk would not take, and verify what was resumed and whose target is found."""
+    async def retry(self) -> None:
+        """Retry failed writes, and verify resumed attempts whose target has been found."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:
@@ -190,9 +189,9 @@ class Attempts:
                     await self._set_uncertain(attempt, "its target is not watched any more")
                 )
 
-    async def _take_up(self, attempt: Attempt, *, last: bool) -> None:
+    async def _resume_one(self, attempt: Attempt, *, last: bool) -> None:
         if last:
-            self._is_last(attempt)
+            self._set_last(attempt)
         if attempt.state == "intent":
             text = "the watcher ended before the hook was called"
             attempt = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
@@ -211,7 +210,7 @@ class Attempts:
             text = "another attempt followed before it was verified"
             attempt = await self._set_uncertain(attempt, text)
         elif attempt.state != "uncertain":
-            attempt = await self._set_uncertain(attempt, "what was so before is not known")
+            attempt = await self._set_uncertain(attempt, "the state before the restart is unknown")
         self._count(attempt)
 
     async def _set_uncertain(self, attempt: Attempt, text: str) -> Attempt:
@@ -229,17 +228,17 @@ class Attempts:
         except JournalError as error:
             _log.error("journal_failed", attempt=attempt.id, state=attempt.state, cause=error.cause)
 
-    def _is_last(self, attempt: Attempt) -> None:
+    def _set_last(self, attempt: Attempt) -> None:
         self._last.update(dict.fromkeys(attempt.names, attempt))
 
     def _verify(self, attempt: Attempt, settings: RestartSettings) -> None:
         befores, lock = verify.befores(attempt), self._backends.lock(settings.lock)
-        assert befores is not None  # noqa: S101 - it was looked at when it was taken up
+        assert befores is not None  # noqa: S101 - checked in _resume_one
         restart = self._restart(attempt, settings)
         since_s = max(0.0, time.time() - attempt.acted_t)
 
         async def work() -> Attempt:
-            # A server that may still be loading keeps others of the group from being restarted.
+            # The server may still be loading: keep other group members from being restarted.
             holder = self._backends.holder
             held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
@@ -248,7 +247,7 @@ class Attempts:
 
         self._start(restart, work, settings, lock)
 
-    # --- carrying one out
+    # --- carrying out an attempt
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
         restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
@@ -260,12 +259,10 @@ class Attempts:
         lock: Lock | None,
     ) -> None:  # fmt: skip
         name = restart.attempt.target
-        task = asyncio.create_task(
-            self._carry(restart, work, settings, lock), name=f"restart {name}"
-        )
+        task = asyncio.create_task(self._run(restart, work, settings, lock), name=f"restart {name}")
         self._running.update(dict.fromkeys(restart.attempt.names, (restart, task)))
 
-    async def _carry(
+    async def _run(
         self, restart: Restart, work: Callable[[], Awaitable[Attempt]], settings: RestartSettings,
         lock: Lock | None,
     ) -> None:  # fmt: skip
@@ -276,19 +273,19 @@ class Attempts:
             self._targets.mark_changed(each)
         try:
             self._ended(await work())
-        except Exception as error:  # noqa: BLE001 - an attempt without an end would be under way for ever
+        except Exception as error:  # noqa: BLE001 - an attempt without an end would stay open forever
             _log.exception("restart_broke", target=name, attempt=restart.attempt.id)
             self._ended(await restart.give_up(f"vllm-watch itself broke: {type(error).__name__}"))
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             attempt = restart.attempt
-            self._is_last(attempt)
+            self._set_last(attempt)
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # One that is stopped after its call keeps its slot: the server may be loading, and the next
-            # run of the watcher takes both up; else it expires.
+            # After the call, an interrupted attempt keeps its lock: the server may be loading, and the next
+            # run of the watcher resumes both, or the lock expires.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -305,18 +302,18 @@ class Attempts:
         )  # fmt: skip
 
     def _count(self, attempt: Attempt) -> None:
-        """It has ended; one that an earlier run left as uncertain ends anew here."""
+        """Count an ended attempt; one that an earlier run left uncertain is counted again here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
 
 
 def _to_verify_again(attempt: Attempt) -> bool:
-    """Did the watcher end again while it verified one that was uncertain?"""
+    """Return True if the attempt is uncertain, recent, and its state before the call is known."""
     recent = time.time() - attempt.acted_t < UNCERTAIN_SECONDS
     return attempt.state == "uncertain" and recent and attempt.before is not None
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Keep a lock while an attempt is under way; what it finds is asked before the hook is called."""
+    """Renew the lock until cancelled; `still_ours` is checked before the hook is called."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

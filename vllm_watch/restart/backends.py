@@ -1,6 +1,6 @@
-"""What restarts are carried out with, as configured: hooks, locks and blockers.
+"""Builds the configured hooks, locks and blockers.
 
-Whatever cannot be made is None, which the guard takes for a no; the log says once why.
+If one cannot be built it is None, which the guard refuses; the cause is logged once.
 """
 
 import importlib
@@ -31,11 +31,11 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class Backends:
-    """Made once; `configure` changes what it is made from. Each is asked for anew, so a reload holds at once."""
+    """Made once; hooks and locks follow `configure`, so a reload applies at once."""
 
     def __init__(self, config: Config, gates: Gates) -> None:
         self.holder = f"{socket.gethostname()} process {os.getpid()}"
-        """Who we are among watchers."""
+        """This watcher's name as a lock holder."""
         self._config = config
         self._tools = Tools(
             procfs=config.procfs, namespace=_own_namespace(), gates=gates, state_dir=config.state_dir
@@ -45,17 +45,15 @@ class Backends:
         self._session: aiohttp.ClientSession | None = None
 
     def configure(self, config: Config) -> None:
-        """Use this configuration from now on."""
         self._config = config
         self._logged.clear()
 
     async def close(self) -> None:
-        """Close what was opened."""
         if self._session is not None:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the hook of this name: one object as long as its settings are the same, since some keep state."""
+        """Return the hook; the object is kept while its settings are unchanged, since some hooks hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None
@@ -68,7 +66,7 @@ class Backends:
         return self._hooks[name][1]
 
     def lock(self, settings: LockSettings) -> Lock | None:
-        """Return a new lock for one attempt; None: none is configured, or it cannot be made."""
+        """Return a new lock for one attempt, or None if none is configured or it cannot be built."""
         if settings.kind == "none":
             return None
         try:
@@ -80,7 +78,7 @@ class Backends:
         return lock
 
     async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
-        """Ask all of them; never raises."""
+        """Query all blockers; never raises."""
         if self._session is None:
             self._session = new_session()
         return await blockers.ask(settings, self._session)

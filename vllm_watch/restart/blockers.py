@@ -1,6 +1,6 @@
-"""What must agree before an act: Prometheus queries and alerts. A question without an answer blocks.
+"""Prometheus queries and alerts that can block a restart. One without an answer blocks.
 
-Source of the semantics: kured's alert gate; that it fails closed is its most important property.
+Source: kured's alert gate; failing closed is its most important property.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.support import json_text, regular_file
 
-ANSWER_BYTES_MAX = 4 << 20  # a query that returns more series than that blocks anyway
+ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3  # series or alerts told by name
+_NAMED = 3  # series or alerts listed by name
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
-    """Return one answer per query and one for the alerts; all are asked at once, none raises."""
+    """Return one answer per query and one for the alerts; all run concurrently, none raises."""
     questions = [_query(settings, session, query) for query in settings.queries]
     if settings.alerts:
         questions.append(_alerts(settings, session))
@@ -35,7 +35,7 @@ async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, que
         result = data["result"]
         series = result if data["resultType"] != "scalar" else [{"metric": {}}]
         if not isinstance(series, list):
-            raise TypeError("the result is no list")
+            raise TypeError("the result is not a list")
         labels = [json.dumps(each["metric"], sort_keys=True) for each in series]
     except _TROUBLE as error:
         return _unasked(name, error)
@@ -83,9 +83,8 @@ async def _get(
     document = json_text.read(body)
     if document["status"] != "success":
         raise ValueError("does not answer with success")
-    if document.get(
-        "warnings"
-    ):  # Thanos and its like: a store did not answer, and may hold what blocks
+    if document.get("warnings"):
+        # Thanos and similar: a store did not answer, and may hold a blocking series.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data
@@ -104,7 +103,7 @@ _TROUBLE = (
 
 def _unasked(name: str, error: Exception) -> Answer:
     text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
-    return Answer(name=name, allows=None, text=f"could not be asked ({text[:200]})")
+    return Answer(name=name, allows=None, text=f"gave no usable answer ({text[:200]})")
 
 
 def _some(names: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""The guard's checks: each says why a server must not be restarted now, or None. Pure.
+"""The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
 A check's function name is its slug: the metric label `blocker`, and `gate` in the API.
-Source of the parts: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
+Source: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
 medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
@@ -20,18 +20,18 @@ HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
     "starting": "it is still loading; a restart would begin that again",
-    "sleeping": "it serves nobody on purpose, or until something under way is done",
+    "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
-"""States in which a restart helps nobody; a person may override none of them but the last."""
+"""States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. Ranks that step together do so together: one of them that works shows
-that no other holds the gang up. One that reads idle shows nothing: it is well, and has nothing to do."""
+"""States in which an engine makes progress. If one rank of a gang makes progress, no other rank blocks it.
+An idle rank proves nothing: it is healthy and has no work."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Incidents that a restart cures and that cost nobody anything for hours: for these a restart at the wrong
-hour is worse than none, so they wait for a window."""
+"""Incidents that a restart cures and that harm nobody for hours: a restart at the wrong hour is worse than
+none, so they wait for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -42,17 +42,17 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What one check has against a restart."""
+    """Why one check is against a restart."""
 
     text: str  # a sentence
-    until_t: float | None = None  # when asking again makes sense; None: not by time alone
+    until_t: float | None = None  # when to ask again; None: time alone does not help
 
 
 Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
 
 
 def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Are restarts on, and is there a hook?"""
+    """Restarts must be on, with a hook."""
     if settings.mode == "off":
         return Refusal("restarts are off (restart.mode)")
     if not settings.hook:
@@ -61,7 +61,7 @@ def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """May this trigger ask, and is its reason there now?"""
+    """The trigger must be enabled and its reason current."""
     if request.trigger == "manual":
         return None if facts.revoked is None else Refusal(facts.revoked)
     text = facts.stale
@@ -93,7 +93,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
 
 
 def trouble_over(incident: Incident) -> str | None:
-    """Say that there is nothing left to cure; None: there is."""
+    """Return why the incident needs no restart any more, else None."""
     if not incident.open:
         return "the incident has ended"
     if incident.phase == ACTIVE:
@@ -107,7 +107,7 @@ def _what(request: RestartRequest) -> str:
 
 
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Has a person paused restarts?"""
+    """A person's pause blocks."""
     held = facts.pause
     if held is None or (held.until_t is not None and held.until_t <= facts.t):
         return None
@@ -115,7 +115,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Freezes and deny_windows refuse all but a named person with a reason."""
+    """Freezes and deny_windows refuse all requests except a person's with a reason."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -134,7 +134,7 @@ def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Is this one of the hours in which restarts may happen?"""
+    """Restarts happen only in restart.windows, if set."""
     if request.person is not None and request.override_reason:
         return None
     if not settings.windows:
@@ -150,18 +150,18 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
-    """What costs nobody anything yet is not cured at any hour: a restart costs users right now."""
+    """Without a window, refuse trouble that harms nobody yet: a restart harms users now."""
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
-    text = f"{_what(request)} is no emergency: it waits for a window (restart.windows), and there is none"
+    text = f"{_what(request)} is not urgent: it needs a window (restart.windows), and none is configured"
     return Refusal(text)
 
 
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Would a restart only begin again what is under way, or undo what somebody wanted?"""
+    """Refuse a restart that would repeat a load in progress or undo a deliberate state."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -178,7 +178,7 @@ def engine_state(
 
 
 def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """What cannot be written down is not done."""
+    """No action without a journal."""
     if facts.journal_refusal is not None:
         return Refusal(f"the journal cannot be written: {facts.journal_refusal}")
     if facts.attempts is None:
@@ -187,7 +187,7 @@ def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """One attempt at a time on one server, even if it is only being verified."""
+    """One attempt per server at a time, verification included."""
     if facts.busy is not None:
         return Refusal(f"attempt {facts.busy} is not verified yet")
     for attempt in facts.attempts or ():
@@ -197,7 +197,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Time for the last restart to show what it did, reckoned in this engine's own start-ups."""
+    """Give the last restart time to take effect, in multiples of this engine's start-up time."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -209,7 +209,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """So many in an hour and in a day, whatever asks: a restart that is needed again is no cure."""
+    """Limits per hour and day, for all triggers: a restart that is needed again is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -224,7 +224,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Did the last one help? Only a person may try again where it did not, or for the same incident."""
+    """After a restart that did not help, or one for the same incident, only a person may try again."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -234,13 +234,13 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return Refusal(f"the last restart ({clock(last.acted_t)}) {how}; a person must decide")
     served = [each for each in ended if _served(request, each)]
     if served and served[-1].acted_t > facts.breaker_reset_t:
-        text = f"this incident has had its restart ({clock(served[-1].acted_t)}); another is for a person"
+        text = f"this incident has already had a restart ({clock(served[-1].acted_t)}); a person must decide on another"
         return Refusal(text)
     return None
 
 
 def _served(request: RestartRequest, attempt: Attempt) -> bool:
-    """Was this one made for the very incident that asks, and may it have touched the server?"""
+    """Return True if the attempt was for this very incident and may have reached the server."""
     same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
     return same and request.incident_id is not None and attempt.state != "failed"
 
@@ -248,14 +248,14 @@ def _served(request: RestartRequest, attempt: Attempt) -> bool:
 def start_failure(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """A start that cannot succeed is not tried again."""
+    """Do not retry a start that cannot succeed."""
     if facts.start_failure is None:
         return None
     return Refusal(f"it cannot start as it is configured: {facts.start_failure}")
 
 
 def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A new version of the watcher only observes for a while before it acts by itself."""
+    """A new version of the watcher only observes for a while before it acts in mode auto."""
     if request.person is not None or settings.mode != "auto":
         return None
     if facts.version_first_t is None:
@@ -268,14 +268,14 @@ def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts
 
 
 def protection(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Acting by itself needs something that keeps two engines from being restarted at once."""
+    """Mode auto needs protection against restarting two engines at once."""
     if request.person is not None or settings.mode != "auto" or settings.protected:
         return None
     return Refusal("mode auto needs a blocker query, a lock, or an explicit peers: none")
 
 
 def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Would enough of the group be left to serve?"""
+    """Enough of the group must stay healthy."""
     if settings.peers == "none":
         return None
     seen = facts.peers
@@ -290,7 +290,7 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Would the hook restart this very server, and would anything start it again?"""
+    """The hook must confirm that it restarts this very server and that something starts it again."""
     answer = facts.hook
     if answer is not None and answer.allows is not True:
         return Refusal(f"the hook {answer.name} refuses: {answer.text}")
@@ -298,7 +298,7 @@ def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A blocker that could not be asked blocks."""
+    """A blocker without an answer blocks."""
     for answer in facts.blockers or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name}: {answer.text}")
@@ -306,7 +306,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Is there anything against a restart of any that are restarted with it?"""
+    """A refusal for any member of the gang blocks all."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")
@@ -314,7 +314,7 @@ def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def lock(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Do the other watchers that share the lock let us be the one to restart now?"""
+    """Other watchers that share the lock must agree."""
     if facts.lock is not None and facts.lock.allows is not True:
         return Refusal(f"{facts.lock.name}: {facts.lock.text}")
     return None
@@ -325,14 +325,14 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""The checks of what was asked only because all others had agreed."""
+"""Checks of answers that cost a call: asked only after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """What counts: an intent, too, until it is cancelled, or two of a group could pass at once."""
+    """Return attempts that count: open intents too, or two of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 
 def clock(t: float) -> str:
-    """Return a Unix time as people write it, in UTC."""
+    """Format a Unix time in UTC."""
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

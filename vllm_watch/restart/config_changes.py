@@ -1,4 +1,4 @@
-"""What a reload changed, in words, for the journal."""
+"""Writes the settings that a reload changed to the journal."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ _VALUE_CHARACTERS_MAX = 80
 
 
 async def note(journal: Journal, actor: str, source: str, old: Config, new: Config) -> None:
-    """Write a reload down. Never raises: the new configuration holds already."""
-    before, after = told(old, new)
+    """Write the reload to the journal. Never raises: the new configuration is already in use."""
+    before, after = diff(old, new)
     entry = Entry(
         t=time.time(), actor=actor, source=source, action="reload", before=before, after=after
     )
@@ -29,15 +29,15 @@ async def note(journal: Journal, actor: str, source: str, old: Config, new: Conf
         _log.error("reload_not_journaled", cause=error.cause)
 
 
-def told(old: Config, new: Config) -> tuple[str, str]:
-    """Return what was so before and what is so now, of the keys that differ."""
+def diff(old: Config, new: Config) -> tuple[str, str]:
+    """Return the old and the new values of the keys that changed."""
     before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return _text(before, changed), _text(after, changed)
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """Targets by name, so that one more is one difference; only what they set themselves."""
+    """Dump the configuration with targets by name, so an added target is one difference; explicit settings only."""
     plain = config.model_dump(mode="json", exclude={"targets"})
     plain["targets"] = {
         target.name: target.model_dump(mode="json", exclude_unset=True) for target in config.targets

@@ -1,7 +1,7 @@
-"""What operators have set, and what else outlives the watcher: pause, silences, breaker reset, versions seen.
+"""Operators' settings and other state that outlives the watcher: pause, silences, breaker resets, versions seen.
 
-Kept in memory for the guard, and in the journal for the next start and for other programs: it is read again
-before each decision. While it cannot be read `known` is False, and the guard refuses for want of a journal.
+Held in memory for the guard and in the journal for the next run and other programs; read again before each
+decision. While it cannot be read, `known` is False and the guard refuses.
 """
 
 from collections.abc import Mapping
@@ -17,30 +17,28 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The entries, read once and written through."""
+    """The entries, cached and written through; writers raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
-        self.tokens: Mapping[str, TokenFile] | None = (
-            None  # of people, by name; None: none are known
-        )
-        self._void: set[str] = set()  # approvals that do not hold, and that the journal still has
+        self.tokens: Mapping[str, TokenFile] | None = None  # people's, by name; None: unknown
+        self._void: set[str] = set()  # revoked approvals that the journal still holds
         self.known = False
 
     async def load(self, now_t: float) -> None:
-        """Read what holds, and note since when this version runs here. Never raises."""
+        """Read the entries, and record when this version first ran here. Never raises."""
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
-                # A damaged file was replaced while we ran: what operators have set still holds.
+                # A damaged file was replaced while we ran: restore what operators had set.
                 for name in [name for name in self._entries if name not in entries]:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
             self._entries = entries
             first_t = self.version_first_t
-            # A clock that was a year ahead blocks for no year.
+            # A clock a year ahead must not block for a year.
             if first_t is None or first_t > now_t:
                 await self._set(self._version, {"t": now_t})
             await self._forget_void()
@@ -62,11 +60,10 @@ class Controls:
 
     @property
     def version_first_t(self) -> float | None:
-        """Since when this version of the watcher runs here."""
+        """When this version of the watcher first ran here."""
         return self._number(self._version, "t")
 
     def pause(self, now_t: float) -> Pause | None:
-        """The pause that holds now."""
         entry, until_t = self._entries.get("pause"), self._number("pause", "until_t")
         if entry is None or (until_t is not None and until_t <= now_t):
             return None
@@ -74,19 +71,18 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """Pause, or (None) resume. Raises JournalError: what is not written would not hold."""
+        """Pause, or resume with None. Raises JournalError: an unwritten pause would not last."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
         await self._set("pause", entry)
 
     def silenced(self, incident_id: str, now_t: float) -> bool:
-        """Has a person silenced this incident, and does that still hold?"""
         until_t = self._number(f"silence {incident_id}", "until_t")
         return until_t is not None and now_t < until_t
 
     async def silence(self, incident_id: str, actor: str, reason: str, until_t: float) -> None:
-        """No restart for this incident until then. Raises JournalError."""
+        """Block restarts for this incident until `until_t`."""
         name = f"silence {incident_id}"
         others = [each for each in self._entries if each.startswith("silence ") and each != name]
         others.sort(key=lambda each: self._number(each, "until_t") or 0.0)
@@ -95,7 +91,7 @@ class Controls:
         await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
 
     def approved_by(self, incident_id: str, target: str) -> str | None:
-        """Who has said yes to this restart, while that holds: until the hook is called, or the trouble is over."""
+        """Return the name of the approver; an approval ends when the hook is called or the trouble is over."""
         name = approval(incident_id, target)
         actor = self._entries.get(name, {}).get("actor")
         if actor is None or name in self._void:
@@ -103,26 +99,25 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """Is the token gone that has this right, or is it another than when the entry `name` was made with it?"""
+        """Return True if no token of `actor` has this right, or it is not the one that made the entry `name`."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")
         return now is None or used not in (None, now)
 
     def _token(self, actor: str, right: Right) -> str | None:
-        """What tells the token of this name from the next one; None: there is none with this right."""
+        """Return a fingerprint of the actor's token, or None if there is none with this right."""
         token = (self.tokens or {}).get(actor)
         digest = token.digest() if token is not None and right in token.may else None
         return None if digest is None else digest.hex()[:16]
 
     async def approve(self, incident_id: str, target: str, actor: str, now_t: float) -> None:
-        """A person's yes. Raises JournalError."""
         name = approval(incident_id, target)
         self._void.discard(name)
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
-        """No yes to this incident holds any more; the journal is told of it at the next load."""
+        """Revoke approvals for this incident; the journal follows at the next load."""
         names = [approval(incident_id, target or "")]
         if target is None:
             names = [each for each in self._entries if each.startswith(names[0])]
@@ -135,11 +130,9 @@ class Controls:
             self._void.discard(name)
 
     def scheduled_t(self, target: str, schedule: str) -> float | None:
-        """The last time at which this schedule fell due."""
         return self._number(f"schedule {schedule} {target}", "t")
 
     async def set_scheduled(self, target: str, schedule: str, due_t: float) -> None:
-        """It has fallen due. Raises JournalError."""
         await self._set(f"schedule {schedule} {target}", {"t": due_t})
 
     @property
@@ -148,16 +141,16 @@ class Controls:
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:
-        """Close every breaker, and accept what a damaged journal has lost. Raises JournalError."""
+        """Close every breaker, and accept the losses of a damaged journal. Raises JournalError."""
         await self._set("resumed", {"t": now_t})
         if LOST in self._entries:
             await self._set(LOST, None)
 
     @property
     def history_lost(self) -> str | None:
-        """Why the history of restarts is not known, in words."""
+        """Why the restart history is incomplete, or None."""
         entry = self._entries.get(LOST)
         if entry is None:
             return None
         why = entry.get("why") or f"damaged: {entry.get('file')}"
-        return f"what was spent is not known ({why}); vllm-watch journal accept-loss, or resume to go on"
+        return f"the budget spent is unknown ({why}); run vllm-watch journal accept-loss, or resume"

@@ -1,4 +1,4 @@
-"""Brings the guard what it decides on: the facts, and the answers of hook, blockers and lock."""
+"""Collects the guard's input: facts, and answers from hook, blockers and lock."""
 
 import asyncio
 import time
@@ -27,14 +27,14 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 ASK_HOOK_SECONDS = 15.0
-"""For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
+"""Timeout of a hook's check: it reads processes and asks a supervisor, and changes nothing."""
 
 AHEAD_MAX = 1000
-"""So many attempts of clocks that are ahead are known at once; one lock has half of that."""
+"""Attempts under clocks ahead of ours that are remembered; one lock holds half as many."""
 
 
 class Decider:
-    """Asks the guard about one request at a time, as often as it is told to."""
+    """Runs the guard on one request at a time."""
 
     def __init__(
         self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
@@ -51,18 +51,18 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be.
+        """Decide about a request that attempt `attempt_id` would carry out; take `lock` if needed.
 
-        `asker`: the member of its gang for whose restart it is asked, and whose lock counts.
+        `asker`: the gang member whose restart includes this one, and whose lock counts.
         """
-        request = self.standing(request)
+        request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
         alone = asker is not None or not self._targets.gang(request.target)
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
         befores: dict[str, Before] = {}
-        while True:  # with the facts of now: an answer may take long
+        while True:  # with fresh facts: an answer may take long
             others = () if held is None else held.others
             facts = replace(
                 await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
@@ -82,7 +82,7 @@ class Decider:
             else:
                 held = await self._take(request, managed, attempt_id, lock)
 
-    def standing(self, request: RestartRequest) -> RestartRequest:
+    def without_revoked(self, request: RestartRequest) -> RestartRequest:
         """Return the request without an approval whose token was revoked."""
         name = approval(request.incident_id or "", request.target)
         if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
@@ -92,14 +92,16 @@ class Decider:
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
     ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
-        """What the guard says of each that is restarted with the target, and on what; the first that objects is the last asked."""
-        wanted = guard.allowed(request, managed.settings).verdict
+        """Return the guard's decision and state before, per gang member; stops at the first refusal."""
+        wanted = guard.final_decision(request, managed.settings).verdict
         answers: list[Answer] = []
         befores: dict[str, Before] = {}
         for name in self._targets.gang(request.target):
             member = self._targets.managed[name]
             if member.settings.lock != managed.settings.lock:
-                return (Answer(name=name, allows=False, text="its restart.lock is another"),), {}
+                return (
+                    Answer(name=name, allows=False, text="it has a different restart.lock"),
+                ), {}
             of_it = replace(request, target=name, process=None)
             decision = await self.decide(of_it, member, attempt_id, None, asker=request.target)
             allows = decision.verdict in (wanted, guard.ACT)
@@ -112,7 +114,6 @@ class Decider:
     def hook_call(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, before: Before
     ) -> HookCall:
-        """Return what the hook is told."""
         target = managed.target
         return HookCall(
             attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
@@ -153,7 +154,7 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
-        """Why what serves now is not what the request was made for; None where that cannot be told."""
+        """Return why another process serves now than the one requested; None if the same or unknown."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None
@@ -175,9 +176,9 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """The history of a target but for this attempt; None: the journal cannot be read.
+        """Return the target's history without this attempt; None if the journal cannot be read.
 
-        `shared`: what the lock knows of the attempts of all who share it.
+        `shared`: attempts of all lock users, from the lock.
         """
         since_t = self._targets.history_since_t(now_t)
         try:
@@ -187,11 +188,11 @@ class Decider:
         newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
         known = {each.id for each in newest}
         theirs = [each for each in shared if each.id not in known and each.acted_t >= since_t]
-        ours = await self._attempts.of_now(newest, now_t)
-        return self._targets.history(name, (*ours, *self._of_now(theirs, now_t)))
+        ours = await self._attempts.without_future(newest, now_t)
+        return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
-    def _of_now(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """Count an attempt of a clock that is ahead of ours from when we first saw it."""
+    def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
+        """Date attempts from a clock ahead of ours by when we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)
@@ -203,7 +204,7 @@ class Decider:
         ]  # fmt: skip
 
     async def _journal_refusal(self, now_t: float) -> str | None:
-        """Why nothing can be written down, or what was written is not all known, in words."""
+        """Return why the journal cannot be written or is incomplete, else None."""
         await self._controls.load(now_t)
         if not self._attempts.resumed:
             await self._attempts.resume()
@@ -212,7 +213,7 @@ class Decider:
         if self._journal.trouble is not None:
             return self._journal.trouble
         if not (self._attempts.resumed and self._controls.known):
-            return "what was done and set before cannot be read"
+            return "past restarts and settings cannot be read"
         return self._controls.history_lost
 
     async def _ask_hook(self, name: str, call: HookCall) -> Answer:
@@ -223,8 +224,8 @@ class Decider:
             async with asyncio.timeout(ASK_HOOK_SECONDS):
                 refusal = await hook.refusal(call)
         except TimeoutError:
-            return Answer(name=name, allows=None, text="it did not say in time whether it could")
-        except Exception as error:  # noqa: BLE001 - a hook that cannot even say so is not called
+            return Answer(name=name, allows=None, text="its check timed out")
+        except Exception as error:  # noqa: BLE001 - a hook whose check breaks is not called
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
         return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))

@@ -1,7 +1,7 @@
-"""Takes requests for restarts, asks the guard until it says yes or they are void, and has them carried out.
+"""Takes restart requests, asks the guard until it agrees or the request ends, and has restarts carried out.
 
-A request lasts as long as its reason: an incident's until that ends, a schedule's until it is too late, a
-person's is answered at once. What is decided is written down whenever it changes.
+A request lasts as long as its reason: an incident's until the incident ends, a schedule's until it is too
+late; a person's is answered at once. Each changed decision is written to the journal.
 """
 
 import asyncio
@@ -35,24 +35,23 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-"""From one asking of the guard to the next while a request waits; blockers are asked no more often."""
+"""Interval between decisions on a waiting request; blockers are queried no more often."""
 
 AGAIN_SECONDS = 60.0
-"""From an attempt that was given up before the call, or could not be written down, to the next asking:
-what was against it, and a readiness gate that was closed for nothing, must not come and go every few
-seconds."""
+"""Wait after an attempt that was cancelled before the call or could not be written: an obstacle, and a
+readiness gate closed for nothing, must not flap every few seconds."""
 
 REQUESTS_MAX = 1000
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    """One request that waits or is being carried out, and what was last decided about it."""
+    """A request that waits or is being carried out, with its last decision."""
 
     request: RestartRequest
     decision: Decision | None = None
-    after_s: float = 0.0  # monotonic; the guard is not asked before
-    attempt_id: str | None = None  # the attempt that carries it out; it may be withdrawn even then
+    after_s: float = 0.0  # monotonic; no decision before
+    attempt_id: str | None = None  # of its attempt; it can still be withdrawn
 
 
 class Dispatcher:
@@ -69,15 +68,15 @@ class Dispatcher:
         self._journal = journal
         self._controls = controls
         self._backends = backends
-        self._requests: dict[str, PendingRequest] = {}  # by their keys
+        self._requests: dict[str, PendingRequest] = {}  # by key
         self._woken = asyncio.Event()
-        # From the facts to the intent on disk: two requests must not both see that nothing is under way.
+        # Held from the facts to the intent on disk: two requests must not both see nothing under way.
         self._deciding = asyncio.Lock()
 
     # --- requests
 
     def submit(self, request: RestartRequest) -> None:
-        """Take a request; the same one twice is one. The guard is asked about it until it is void."""
+        """Queue a request, once per key; it is decided on until it is withdrawn, expires or ends."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -87,27 +86,25 @@ class Dispatcher:
         self._woken.set()
 
     def withdraw(self, request: RestartRequest) -> None:
-        """It is not asked for any more."""
         if self._requests.pop(request.key, None) is not None:
             self._targets.mark_changed(request.target)
 
     def trouble_over(self, incident_id: str) -> None:
-        """Withdraw what the incident has asked for, an approved request too."""
+        """Withdraw the incident's requests, approved ones too."""
         self._controls.void_approvals(incident_id)
         for pending in list(self._requests.values()):
             if pending.request.incident_id == incident_id:
                 self.withdraw(pending.request)
 
     def wake(self) -> None:
-        """Something has changed that a request may wait for: ask about all of them now."""
+        """Decide on all requests now: something they may wait for has changed."""
         self._woken.set()
 
     def waiting(self, target: str) -> list[PendingRequest]:
-        """What waits for this target, oldest first."""
+        """Return the target's waiting requests, oldest first."""
         return [each for each in self._waiting() if each.request.target == target]
 
     def waiting_for(self, incident_id: str) -> PendingRequest | None:
-        """The request of this incident that waits."""
         found = (each for each in self._waiting() if each.request.incident_id == incident_id)
         return next(found, None)
 
@@ -115,13 +112,13 @@ class Dispatcher:
         return [each for each in self._requests.values() if each.attempt_id is None]
 
     async def decide_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
-        """Decide about a person's request at once; it does not wait for another moment."""
+        """Decide on a person's request at once; it is not queued."""
         return await self._consider(PendingRequest(request))
 
     async def run(self) -> None:
-        """Ask about every request again and again, until cancelled."""
+        """Decide on all requests periodically, until cancelled."""
         while True:
-            await self._go_on()
+            await self._retry()
             for pending in list(self._requests.values()):
                 asleep = pending.attempt_id is not None or time.monotonic() < pending.after_s
                 if pending.request.key in self._requests and not asleep:
@@ -131,23 +128,23 @@ class Dispatcher:
                     await self._woken.wait()
             self._woken.clear()
 
-    async def _go_on(self) -> None:
+    async def _retry(self) -> None:
         try:
             if self.attempts.resumed:
-                await self.attempts.go_on()
+                await self.attempts.retry()
             else:
                 await self.resume()
-        except Exception:  # noqa: BLE001 - requests are to be answered all the same
+        except Exception:  # noqa: BLE001 - requests need answers all the same
             _log.exception("restarts_not_resumed")
 
     async def _try(self, pending: PendingRequest) -> None:
         try:
             await self._consider(pending)
-        except Exception:  # noqa: BLE001 - one request's trouble must not keep the others waiting
+        except Exception:  # noqa: BLE001 - one failed request must not block the others
             _log.exception("restart_not_decided", target=pending.request.target)
 
     async def resume(self) -> None:
-        """Take up what an earlier run of the watcher left; `run` tries again what a bad disk prevents."""
+        """Resume the work of an earlier run; `run` retries after a disk error."""
         await self._controls.load(time.time())
         await self.attempts.resume()
 
@@ -182,7 +179,7 @@ class Dispatcher:
     ) -> tuple[Decision, Attempt | None]:
         lock, attempt_id = self._backends.lock(managed.settings.lock), secrets.token_hex(8)
         attempt = None
-        pending.request = self._decider.standing(pending.request)
+        pending.request = self._decider.without_revoked(pending.request)
         try:
             async with self._deciding:
                 decision = await self._decider.decide(pending.request, managed, attempt_id, lock)
@@ -192,7 +189,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # What those who share it know is against it: it is not taken for nothing every few seconds.
+                    # Shared history is against it: do not take the lock every few seconds for nothing.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -220,35 +217,35 @@ class Dispatcher:
             if pending is not None and self._requests.get(request.key) is not pending:
                 return "the request was withdrawn"
             if {request.target, *self._targets.gang(request.target)} != set(targets):
-                return "its gang is another by now"
+                return "its gang has changed"
             hooks = (hook for _, hook in calls)
             each = map(self._changed, targets.values(), hooks)
             return next((text for text in each if text is not None), None)
 
-        async def objection() -> str | None:
+        async def recheck() -> str | None:
             if lock is not None:
-                # Who shares it is to know of the call before it is made; if it is not, the end says so.
+                # Tell the other lock users of the call before it is made; if it is not, the release corrects it.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        await self.attempts.begin(attempt, calls, settings, lock, objection, changed)
+        await self.attempts.begin(attempt, calls, settings, lock, recheck, changed)
         if pending is not None:
             pending.attempt_id = attempt_id
         return attempt
 
     def _changed(self, target: Target, hook: Hook) -> str | None:
-        """Say what a reload has changed of a target that is to be restarted with this hook."""
+        """Return how a reload changed this target or hook, else None."""
         now = self._targets.managed.get(target.name)
         if now is None:
             return f"{target.name} is not watched any more"
         if now.target != target:
             urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
-            return f"what is watched as {target.name} is another by now{urls}"
+            return f"{target.name} is a different target by now{urls}"
         if self._backends.hook(now.settings.hook) is not hook:
-            return f"the hook of {target.name} is another by now"
+            return f"the hook of {target.name} has changed"
         return None
 
     def _call(
@@ -256,14 +253,14 @@ class Dispatcher:
     ) -> tuple[HookCall, Hook]:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
-        assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
-        # Who takes each id once, takes each member's.
+        assert hook is not None  # noqa: S101 - it just agreed
+        # An engine API accepts each id once, so each member gets its own.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """One that was given up before the call has done nothing: its request waits on. One that helped has done
-        what all others asked for before it ended."""
+        """Requeue a request whose attempt was cancelled before the call; a helpful restart also settles all
+        other requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}
@@ -280,7 +277,7 @@ class Dispatcher:
                 )  # fmt: skip
 
     async def _note(self, pending: PendingRequest, decision: Decision) -> None:
-        """Write down and count what is new about this request; a dry run is on disk as an attempt."""
+        """Write and count a changed decision; a dry run is also written as an attempt."""
         request, before, pending.decision = pending.request, pending.decision, decision
         if before is not None and (before.verdict, before.check) == (
             decision.verdict,

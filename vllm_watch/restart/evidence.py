@@ -1,6 +1,6 @@
-"""What is kept of a server before it is restarted: one archive per attempt, bounded in size and number.
+"""Evidence kept of a server before its restart: one archive per attempt, bounded in size and number.
 
-A restart destroys the evidence of why it was needed; whoever looks in the morning has only this.
+A restart destroys the evidence of its reason; the morning's review has only this.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""The last restarts of all targets of one watcher: a week of a bad one."""
+"""The last restarts of all targets of one watcher: a bad week."""
 
 BYTES_MAX = 64 << 20
-"""Of one archive; a recording of ten minutes has some megabytes."""
+"""Of one archive; a recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""For one part to be brought; one that hangs does not cost the others."""
+"""Timeout of one part; a hanging part does not cost the others."""
 
 ALL_SECONDS = 20.0
-"""For all of them: less than a restart waits for its evidence, so that what there is can be written."""
+"""Timeout of all parts: below EVIDENCE_SECONDS of a restart, so the archive can still be written."""
 
 _WHY_CHARACTERS_MAX = 300
 
@@ -32,21 +32,21 @@ Parts = Mapping[str, AsyncIterator[bytes]]
 
 
 class EvidenceSource(Protocol):
-    """What the watcher knows of its targets."""
+    """Supplies a target's evidence."""
 
     def parts(self, target: str) -> Parts:
-        """Return what there is to keep of a target now, by file name."""
+        """Return the parts to keep now, by file name."""
 
 
 class EvidenceStore:
-    """The archives of one watcher. `folder` None: there is no state folder, and nothing is kept."""
+    """The archives of one watcher. `folder` None: no state folder, nothing is kept."""
 
     def __init__(self, folder: Path | None, source: EvidenceSource) -> None:
         self._folder = folder
         self._source = source
 
     async def keep(self, attempt: Attempt) -> str | None:
-        """Keep what is known of the attempt's target; return the path. Raises OSError."""
+        """Archive the target's evidence; return the path. Raises OSError."""
         if self._folder is None:
             return None
         name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)
@@ -54,10 +54,10 @@ class EvidenceStore:
 
 
 async def write(folder: Path, name: str, parts: Parts) -> Path:
-    """Write the archive `name`.tar of the parts, in order, and remove the oldest beyond the bound.
+    """Write the parts to `name`.tar, in order, and delete the oldest archives beyond the limit.
 
-    A part that fails, hangs or is too large is named in the archive's `missing.txt`. Raises OSError
-    where nothing can be written.
+    Parts that fail, hang or are too large are listed in `missing.txt`. Raises OSError if nothing can be
+    written.
     """
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
@@ -93,7 +93,7 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     try:
-        # "x": a link that somebody put there is not followed.
+        # "x" does not follow a planted symlink.
         with (
             open(new, "xb", opener=opener) as file,
             tarfile.open(fileobj=file, mode="w") as archive,
@@ -104,7 +104,7 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
                 archive.addfile(entry, io.BytesIO(body))
         new.rename(path)
     except BaseException:
-        new.unlink(missing_ok=True)  # on a full disk, the journal needs the room
+        new.unlink(missing_ok=True)  # on a full disk, the journal needs the space
         raise
     for old in sorted(folder.glob("*.tar"), key=lambda each: each.lstat().st_mtime)[:-BUNDLES_MAX]:
         old.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What the probes in the engines' containers are told: nothing, "this one is to end", or "let no more in".
+"""The answers to probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness).
 
-A probe fails only where it is told so of the very server that it stands beside: every such answer names
-when that server started, and the probe looks whether a process of its own container did. So an answer that
-comes late, or twice, finds nobody: what it spoke of has ended. Whatever is not known here is an "ok".
+A probe fails only for its own server: each answer other than "ok" carries the server's start time, and the
+probe compares it with the processes of its container. So a late or repeated answer is harmless: its server
+has ended. Anything unknown is "ok".
 """
 
 import asyncio
@@ -22,53 +22,55 @@ _log = structlog.get_logger()
 LIVENESS, READINESS = "liveness", "readiness"
 OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
-"""What each gate says in place of "ok"."""
+"""Each gate's answer other than "ok"."""
 
 ASKED_SECONDS = 60.0
-"""A probe that has not asked for so long is not there: Kubernetes asks every 10 s unless told otherwise."""
+"""A probe is gone after this time without a request: Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Two readers may take the boot, and so a start, for up to a second apart each."""
+"""Two readers' boot times, and so start times, may be off by up to a second each."""
 
 NOTE_SECONDS = 1.5
-"""An answer waits so long for the journal, since a probe waits for 2 s; a word that is not on disk yet is
-not said. The next probe asks again."""
+"""An answer waits this long for the journal, since a probe times out after 2 s; an answer that is not on
+disk is not sent. The next probe retries."""
 
 _PROBES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What was heard of the probes that stand beside a server."""
+    """The probes seen for one server."""
 
-    liveness_asked_seconds: float | None  # since the last one asked; None: none ever did
-    starts: tuple[float, ...] = ()  # Unix seconds: when the containers that asked lately began
-    looked_start_t: float | None = None  # when the server started, by the last look
+    liveness_asked_seconds: float | None  # since the last request; None: never
+    starts: tuple[float, ...] = ()  # Unix seconds: container starts in recent requests
+    scraped_start_t: float | None = None  # the server's start, by the last scrape
 
 
 @dataclass(slots=True)
 class Kill:
-    """One server that is to end."""
+    """A server to be killed."""
 
-    started_t: float  # Unix seconds; what the probe compares
+    started_t: float  # Unix seconds; compared by the probe
     until_s: float
-    refused_before: bool  # nothing listened when it was begun, so that this says nothing
-    told: int = 0  # how often a probe was told
+    refused_before: (
+        bool  # refused connections already at the beginning, so a refusal proves nothing
+    )
+    answers: int = 0  # number of kill answers
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
 class _Gate:
-    """What holds for one target."""
+    """State of one target's gates."""
 
     kill: Kill | None = None
-    drained_t: float | None = None  # when the server that is to get no more requests started
+    drained_t: float | None = None  # start of the server to drain
     asked_s: dict[str, float] = field(default_factory=dict)  # by gate
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last asked
     written: dict[str, str] = field(default_factory=dict)  # by gate: the last answer in the journal
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
-    looked_start_t: float | None = None
-    looked_refused: bool = False
+    scraped_start_t: float | None = None
+    scraped_refused: bool = False
 
 
 class Gates:
@@ -79,26 +81,24 @@ class Gates:
         self._gates: dict[str, _Gate] = {}
 
     def forget(self, target: str) -> None:
-        """The target is not watched any more."""
         self.draining(target, on=False)
         self._gates.pop(target, None)
 
-    # --- what the watcher sees and wants
+    # --- for the watcher
 
-    def looked(self, signals: TargetSignals) -> None:
-        """Take in how the target looks: whether another process serves, or none."""
+    def scraped(self, signals: TargetSignals) -> None:
+        """Update from a scrape; note if another process serves, or none."""
         gate = self._gate(signals.target)
-        before, gate.looked_start_t = gate.looked_start_t, signals.process_start_time
-        gate.looked_refused = signals.outcome == "refused"
+        before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
+        gate.scraped_refused = signals.outcome == "refused"
         if gate.kill is None:
             return
-        now = gate.looked_start_t
+        now = gate.scraped_start_t
         another = before is not None and now is not None and not _same(before, now)
-        if another or (gate.looked_refused and not gate.kill.refused_before):
+        if another or (gate.scraped_refused and not gate.kill.refused_before):
             gate.kill.ended.set()
 
     def draining(self, target: str, *, on: bool) -> None:
-        """From now on the readiness gate of this server says no, or no more."""
         gate = self._gate(target)
         gate.drained_t = self._identity(gate) if on else None
         if on and gate.drained_t is None:
@@ -106,11 +106,11 @@ class Gates:
 
     @contextmanager
     def killing(self, target: str, started_t: float, seconds: float) -> Iterator[Kill]:
-        """Within, the liveness gate fails for the server that started then, for this long at most."""
+        """Fail the liveness gate for the server that started at `started_t`, for at most `seconds`."""
         gate = self._gate(target)
         kill = Kill(
             started_t=started_t, until_s=time.monotonic() + seconds,
-            refused_before=gate.looked_refused,
+            refused_before=gate.scraped_refused,
         )  # fmt: skip
         gate.kill = kill
         try:
@@ -121,41 +121,40 @@ class Gates:
     # --- probes
 
     def probes(self, target: str) -> Probes:
-        """What was heard of them."""
         gate = self._gate(target)
         asked_s = gate.asked_s.get(LIVENESS)
         return Probes(
             liveness_asked_seconds=None if asked_s is None else time.monotonic() - asked_s,
             starts=_recent(gate),
-            looked_start_t=gate.looked_start_t,
+            scraped_start_t=gate.scraped_start_t,
         )
 
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server that the gate's word is about; None: all is healthy.
+        """Return the start time of the server that must fail the probe; None: ok.
 
-        `started_t` is when the container of the probe that asks began, where it says so.
+        `started_t`: when the probe's container started, if given.
         """
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
-            _heard(gate, started_t)
-        meant_t = _meant(gate, which)
-        if meant_t is not None and started_t is not None and _newer(started_t, meant_t):
-            meant_t = None  # it stands beside a server that began later
-        answer = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+            _note_start(gate, started_t)
+        failing_t = _failing_t(gate, which)
+        if failing_t is not None and started_t is not None and _newer(started_t, failing_t):
+            failing_t = None  # the probe's server is newer
+        answer = OK if failing_t is None else f"{WORDS[which]} {failing_t:.0f}"
         written = await self._is_written(gate, target, which, answer, source)
-        if not written or meant_t is None or _meant(gate, which) != meant_t:
-            return None  # not on disk, or too late by now
+        if not written or failing_t is None or _failing_t(gate, which) != failing_t:
+            return None  # not on disk, or outdated
         if which == LIVENESS and gate.kill is not None:
-            gate.kill.told += 1
-        return meant_t
+            gate.kill.answers += 1
+        return failing_t
 
     async def _is_written(
         self, gate: _Gate, target: str, which: str, answer: str, source: str
     ) -> bool:
-        """Is this answer on disk? The last one already is."""
+        """Return True if the answer is on disk; write it if it changed."""
         before = gate.written.get(which, OK)
         if answer == before:
             return True
@@ -177,7 +176,7 @@ class Gates:
     async def _write_change(
         self, target: str, which: str, before: str, after: str, source: str
     ) -> bool:
-        """Write a change of a gate down; False where that cannot be."""
+        """Write a gate's change to the journal; return False if that fails."""
         _log.info("gate_answer", target=target, gate=which, answer=after, source=source)
         entry = Entry(
             t=time.time(), actor="gate", source=source, action=f"gate_{which}", target=target,
@@ -186,16 +185,16 @@ class Gates:
         try:
             await self._journal.note(entry)
         except JournalError:
-            return False  # the journal has said it in the log
+            return False  # logged by the journal
         return True
 
     def _gate(self, target: str) -> _Gate:
         return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
-        """When the server started: as vLLM says, else as the one container says that asks."""
-        if gate.looked_start_t is not None:
-            return gate.looked_start_t
+        """The server's start: from vLLM, else from the only container that asks."""
+        if gate.scraped_start_t is not None:
+            return gate.scraped_start_t
         recent = _recent(gate)
         return recent[0] if len(recent) == 1 else None
 
@@ -205,14 +204,14 @@ def _recent(gate: _Gate) -> tuple[float, ...]:
     return tuple(sorted(t for t, at_s in gate.starts.items() if now_s - at_s <= ASKED_SECONDS))
 
 
-def _heard(gate: _Gate, started_t: float) -> None:
+def _note_start(gate: _Gate, started_t: float) -> None:
     known = next((each for each in gate.starts if _same(each, started_t)), started_t)
     gate.starts[known] = time.monotonic()
     if len(gate.starts) > _PROBES_MAX:
         del gate.starts[min(gate.starts, key=lambda each: gate.starts[each])]
 
 
-def _meant(gate: _Gate, which: str) -> float | None:
+def _failing_t(gate: _Gate, which: str) -> float | None:
     if which == READINESS:
         return gate.drained_t
     kill = gate.kill

@@ -1,8 +1,8 @@
-"""May this server be restarted now? Pure: every refusal is a sentence, and whatever is unknown is a no.
+"""Decides whether a server may be restarted now. Pure: every refusal is a sentence, and unknown means no.
 
-The checks (checks.py) run in order and the first that refuses decides; all refusals are reported, for a
-person who asks "why not now?". What costs a call (the hook, the blockers, the lock) is asked last: `decide`
-says `ask` and is called again with the answer.
+The checks (checks.py) run in order and the first refusal decides; all refusals are reported to a person.
+Answers that cost a call (hook, blockers, lock) come last: `decide` returns ASK and is called again with the
+answer.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,18 @@ CHECK_NAMES = (*(check.__name__ for check in (*CHECKS, *ASKED)), "approval")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done with a request."""
+    """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: (
-        str | None
-    )  # the one that decided; for ASK what to ask: "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # that decided; for ASK: "hook" | "blockers" | "gang" | "lock"
     text: str
-    until_t: float | None = None  # when asking again makes sense
+    until_t: float | None = None  # when to ask again
     refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
-    befores: Mapping[str, Before] = field(default_factory=dict)  # what it was decided on, by target
+    befores: Mapping[str, Before] = field(default_factory=dict)  # state decided on, by target
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:
-    """Return what is to be done. Never raises; the same input gives the same answer."""
+    """Return the decision. Never raises; deterministic."""
     for checks in (CHECKS, ASKED):
         found = ((check.__name__, check(request, settings, facts)) for check in checks)
         refusals = {name: refusal for name, refusal in found if refusal is not None}
@@ -45,12 +43,12 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
             return Decision(verdict, name, first.text, first.until_t, refusals)
         asked = _to_ask(request, settings, facts) if checks is CHECKS else None
         if asked is not None:
-            return Decision(ASK, asked, f"the {asked} must be asked first")
-    return allowed(request, settings)
+            return Decision(ASK, asked, f"the {asked} must answer first")
+    return final_decision(request, settings)
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """What has yet to be asked; nothing once one of them has refused: the lock is not taken for nothing."""
+    """Return the next question, or None if one was refused (so the lock is not taken needlessly)."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:
@@ -70,8 +68,8 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
     return None
 
 
-def allowed(request: RestartRequest, settings: RestartSettings) -> Decision:
-    """What is done once every check has passed."""
+def final_decision(request: RestartRequest, settings: RestartSettings) -> Decision:
+    """Return the decision for a request that passed all checks."""
     if settings.mode == "observe" and request.person is None:
         return Decision(OBSERVE, None, "it would be restarted now (mode observe)")
     if settings.mode == "approve" and request.person is None:

@@ -1,7 +1,7 @@
-"""What operators ask for: restart, approve, silence, pause, resume.
+"""Operators' commands: restart, approve, silence, pause, resume.
 
-Each is answered with what came of it in words, and written down with who asked, from where, why, and what
-was before and after. What cannot be written down does not hold, and raises JournalError.
+Each returns a result text, and is written to the journal with caller, source, reason, and the state before and
+after. A command that cannot be written has no effect, and raises JournalError.
 """
 
 import time
@@ -25,20 +25,20 @@ from vllm_watch.support.caller import Caller
 
 OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
 
-_REMEDY = "See /api/v1/status for what is watched and waits"
+_REMEDY = "See /api/v1/status for targets and waiting requests"
 
 Reply = tuple[int, Mapping[str, Any]]
-"""An HTTP status and the document that is sent with it."""
+"""HTTP status and JSON document."""
 
 
 class Operators:
-    """Answers operators, and Alertmanager, over one dispatcher."""
+    """Handles requests of operators and Alertmanager for one dispatcher."""
 
     def __init__(
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting`: is the journal on a disk? Without one nothing is restarted."""
+        """`lasting`: the journal is on disk; without, nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
@@ -59,14 +59,14 @@ class Operators:
             actor=caller.actor, asked_t=time.time(), override_reason=override_reason,
         )  # fmt: skip
         why = reason if override_reason is None else f"{reason}; override: {override_reason}"
-        status, reply = await self._now(caller, "restart", request, why)
+        status, reply = await self._decide_now(caller, "restart", request, why)
         over = self._trouble_over(target)
         if status == ACCEPTED and over is not None:
             return status, {**reply, "text": f"{reply['text']}; but {over}"}
         return status, reply
 
     def _trouble_over(self, target: str) -> str | None:
-        """Is what was wrong with the target over?"""
+        """Return why none of the target's incidents needs a restart any more, else None."""
         own = [each for each in self._targets.incidents() if each.target == target]
         found = [trouble_over(each) for each in own]
         return found[0] if found and None not in found else None
@@ -76,16 +76,14 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Before it is decided: the call that it leads to uses it up, and a yes that is answered outlives this process.
+        # Written first: its call uses the approval up, and an answered approval survives this process.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
-        status, reply = await self._now(caller, "approve", approved, approved.reason)
+        status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
             status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
         if status == ACCEPTED:
-            pending.request = (
-                approved  # the yes holds until the hook is called, or the trouble is over
-            )
+            pending.request = approved  # valid until the call, or until the trouble is over
             self._targets.mark_changed(approved.target)
         else:
             self._controls.void_approvals(incident_id, approved.target)
@@ -97,21 +95,23 @@ class Operators:
             return _not_found("There is no incident " + repr(incident_id[:100]))
         over = trouble_over(incident)
         if over is not None:
-            return _refused(over[0].upper() + over[1:], "Nothing is to be done; see its page")
+            return _refused(over[0].upper() + over[1:], "Nothing to do; see its page")
         names = incident.restart_targets or (incident.target,)
         remedy = f"To restart all the same: vllm-watch restart {names[0]}"
         return _refused("No restart waits for this incident's approval", remedy)
 
-    async def _now(self, caller: Caller, action: str, request: RestartRequest, why: str) -> Reply:
+    async def _decide_now(
+        self, caller: Caller, action: str, request: RestartRequest, why: str
+    ) -> Reply:
         if not self._lasting:
             return _refused("Nothing is restarted without a journal on a disk", "Set state_dir")
         signals = self._targets.signals(request.target)
         before = "not scraped yet" if signals is None else f"{signals.state}: {signals.state_text}"
         decision, attempt = await self._dispatcher.decide_now(request)
         after = f"{decision.verdict}: {decision.text}"
-        must = attempt is None
-        await self._note(caller, action, request.target, why, before, after, must=must)
-        return _decided(decision, attempt)
+        required = attempt is None
+        await self._note(caller, action, request.target, why, before, after, required=required)
+        return _reply(decision, attempt)
 
     # --- silence, pause, resume
 
@@ -153,20 +153,18 @@ class Operators:
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
         return OK, await self._alerts.take(caller, document)
 
-    # ---
-
     async def _note(
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
-        *, must: bool = False,
+        *, required: bool = False,
     ) -> None:  # fmt: skip
-        """Write it down; only with `must` it raises JournalError: what was set or begun holds already."""
+        """Write to the journal; raise JournalError only if `must`: otherwise the action has taken effect already."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,
                 target=target, reason=reason, before=before, after=after,
             ))  # fmt: skip
         except JournalError:
-            if must:
+            if required:
                 raise
 
     def _changed(self, names: Iterable[str]) -> None:
@@ -175,7 +173,7 @@ class Operators:
             self._targets.mark_changed(name)
 
 
-def _decided(decision: Decision, attempt: Attempt | None) -> Reply:
+def _reply(decision: Decision, attempt: Attempt | None) -> Reply:
     reply: dict[str, Any] = {
         "verdict": decision.verdict, "gate": decision.check, "text": decision.text,
         "until_timestamp_seconds": decision.until_t,
@@ -192,10 +190,10 @@ def _decided(decision: Decision, attempt: Attempt | None) -> Reply:
 
 def _remedy(decision: Decision) -> str:
     if decision.check in ("freeze", "window"):
-        return "Wait until then, or say --override-freeze REASON"
+        return "Wait until then, or add --override-freeze REASON"
     if decision.until_t is not None:
         return f"Ask again {clock(decision.until_t)}"
-    return "See its page, or /api/v1/status, for all that refuses"
+    return "See its page, or /api/v1/status, for all refusals"
 
 
 def _refused(error: str, remedy: str) -> Reply:

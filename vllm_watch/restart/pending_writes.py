@@ -1,7 +1,7 @@
-"""Attempts as they stand where the disk does not: what it would not take is kept in memory and written later.
+"""Attempts that could not be written: held in memory, and written once the disk accepts them.
 
-After the call nothing stops an attempt, a full disk least of all. How it ended must reach the journal all the
-same once there is room, or the attempt would seem to be under way for ever.
+After the call nothing stops an attempt, not even a full disk. Its result must reach the journal once there is
+space, or the attempt would stay open forever.
 """
 
 from collections.abc import Iterable
@@ -15,19 +15,19 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Far more than can begin while nothing can be written; beyond it the oldest is given up."""
+"""Far more than can begin while the disk fails; beyond it the oldest is dropped."""
 
 
 class PendingWrites:
-    """Writes attempts to the journal, and keeps the newest state of each until the disk has it."""
+    """Writes attempts to the journal; holds each one's latest state until it is on disk."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._pending: dict[str, Attempt] = {}  # by id
-        self._in_flight: set[str] = set()  # ids that are being written now
+        self._in_flight: set[str] = set()  # ids being written
 
     async def write(self, attempt: Attempt) -> None:
-        """Write it. Raises JournalError; it is then written by a later `flush`."""
+        """Write it. On JournalError, a later `flush` retries."""
         self.add(attempt)
         self._in_flight.add(attempt.id)
         try:
@@ -38,7 +38,7 @@ class PendingWrites:
             del self._pending[attempt.id]
 
     def add(self, attempt: Attempt) -> None:
-        """Have it written by the next `flush`."""
+        """Queue it for the next `flush`."""
         self._pending.pop(attempt.id, None)
         self._pending[attempt.id] = attempt
         while len(self._pending) > PENDING_MAX:
@@ -46,7 +46,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write what is pending, as far as the disk takes it. Never raises JournalError."""
+        """Write pending attempts until the disk refuses. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:
@@ -58,5 +58,4 @@ class PendingWrites:
             _log.info("attempt_written_late", attempt=attempt.id, state=attempt.state)
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return these attempts from the journal, each as it stands."""
         return tuple(self._pending.get(attempt.id, attempt) for attempt in stored)

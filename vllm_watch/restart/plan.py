@@ -1,4 +1,4 @@
-"""What is shown of restarts: per target what waits and why not now, what is done, and what it brought."""
+"""Restarts on the board: per target the waiting requests, blockers, current attempt and past results."""
 
 import asyncio
 import time
@@ -34,21 +34,21 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Budgets and pauses change by time alone: what is shown is made anew at least so often."""
+"""Longest interval between updates: budgets and pauses change by time alone."""
 
 SHOW_PAUSE_SECONDS = 0.2
-"""Several changes at once are shown as one."""
+"""Pause that groups simultaneous changes."""
 
 
 class PlanPublisher:
-    """Keeps the board's part about restarts up to date."""
+    """Keeps the board's restart section up to date."""
 
     def __init__(
         self, board: Board, targets: Targets, dispatcher: Dispatcher, controls: Controls,
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
-        self.people = False  # are there tokens, and so people who may ask?
-        self.attempts: tuple[Attempt, ...] | None = None  # of the last week; None: not known
+        self.people = False  # tokens exist, so people can send requests
+        self.attempts: tuple[Attempt, ...] | None = None  # of the last week; None: unknown
         self._board = board
         self._targets = targets
         self._dispatcher = dispatcher
@@ -58,7 +58,6 @@ class PlanPublisher:
         self._trouble: str | None = None  # of the journal
 
     async def run(self) -> None:
-        """Show what changes, until cancelled."""
         while True:
             names = await self._targets.changes(SHOW_SECONDS)
             try:
@@ -68,12 +67,11 @@ class PlanPublisher:
                     managed = self._targets.managed.get(name)
                     if managed is not None:
                         self._show(name, managed)
-            except Exception:  # noqa: BLE001 - what is shown must not cost what is done
+            except Exception:  # noqa: BLE001 - a display error must not affect restarts
                 _log.exception("restarts_not_shown")
             await asyncio.sleep(SHOW_PAUSE_SECONDS)
 
     async def read_attempts(self) -> None:
-        """Read the journal's, each as it stands."""
         try:
             since_t = self._targets.history_since_t(time.time())
             stored = await self._journal.attempts(None, since_t)
@@ -129,7 +127,7 @@ class PlanPublisher:
     def _breaker(
         self, managed: ManagedTarget, attempts: Sequence[Attempt], now_t: float
     ) -> str | None:
-        """What the guard would say to whoever is no person."""
+        """Return the breaker's refusal of automatic requests."""
         target = managed.target
         request = RestartRequest(
             target=target.name, group=target.group, trigger="incident", reason="", asked_t=now_t
@@ -143,7 +141,7 @@ class PlanPublisher:
 def budget_remaining(
     settings: RestartSettings, attempts: Sequence[Attempt] | None, now_t: float
 ) -> int | None:
-    """Return how many restarts the budgets of hour and day leave; None where nobody knows."""
+    """Return how many restarts the hourly and daily budgets leave; None if unknown."""
     if attempts is None:
         return None
     times = [each.acted_t for each in attempts if each.spent]
@@ -159,7 +157,7 @@ def _paused(pause: Pause | None) -> Paused | None:
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:
-    """`text` is what it does now, or how it ended."""
+    """`text`: its stage, or its result."""
     return AttemptShown(
         id=attempt.id, state=attempt.state, trigger=attempt.trigger, reason=attempt.reason,
         actor=attempt.actor, hook=attempt.hook, text=text, incident_id=attempt.incident_id,

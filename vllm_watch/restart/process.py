@@ -1,4 +1,4 @@
-"""Which process a restart is of: taken from the scrape that it was decided on, and compared right before the call. Pure."""
+"""Identity of the process to restart: taken from the scrape decided on, compared right before the call. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,24 +10,22 @@ from vllm_watch.signals.records import TargetSignals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One server process, as a scrape found it. None and empty are unknown."""
+    """One server process in one scrape. None and empty mean unknown."""
 
     address: str = ""  # host:port
     pod: str = ""  # NAMESPACE/NAME
     pids: tuple[int, ...] = ()  # of its engines on this host, ascending
     start_time: float | None = None  # Unix seconds; of the last process that answered
-    restarts: int | None = (
-        None  # counter resets seen so far, over all engines; None: it never answered
-    )
-    up: bool = False  # did it answer this scrape?
+    restarts: int | None = None  # counter resets seen, over all engines; None: never scraped
+    up: bool = False  # in this scrape
     version: str | None = None
-    models: tuple[str, ...] = ()  # as /v1/models lists them: the served model, then its adapters
+    models: tuple[str, ...] = ()  # from /v1/models: the served model, then adapters
 
     @classmethod
     def of(
         cls, target: Target | None, signals: TargetSignals | None, pids: Iterable[int] = ()
     ) -> "Process":
-        """Return the process that the last scrape of the target found."""
+        """Return the process in the target's last scrape."""
         engines = {} if signals is None else signals.engines
         counted = [engine.restarts for engine in engines.values()]
         return cls(
@@ -43,13 +41,13 @@ class Process:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """Return what the journal kept; raises TypeError or KeyError for anything else."""
+        """Load from the journal; raises TypeError or KeyError if malformed."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return whether `now`, of a later scrape, is this process; None: nothing shows it.
+        """Return whether `now`, of a later scrape, is this process; None if unknown.
 
-        While nothing answers, it is the process that answered last.
+        While nothing answers, assume the last process that did.
         """
         starts = self.start_time, now.start_time
         if None not in starts:

@@ -1,4 +1,4 @@
-"""What asks for a restart: an incident, a schedule, a person or Alertmanager."""
+"""A restart request, from an incident, a schedule, a person or Alertmanager."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,37 +12,32 @@ TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRequest:
-    """A request to restart the server behind one target, with all its data-parallel engines.
-
-    It is only asked for: `guard.decide` says whether it is done.
-    """
+    """A request to restart the server of one target, with all its data-parallel engines; `guard.decide` decides."""
 
     target: str
-    group: str  # budget, cooldown and breaker belong to it
+    group: str  # that budget, cooldown and breaker are shared by
     trigger: str  # one of TRIGGERS
-    reason: str  # one sentence, in words
+    reason: str  # one sentence
     asked_t: float  # Unix seconds
     engine: str | None = None  # the engine of the incident
     incident_id: str | None = None
     kind: str | None = None  # of the incident
     cause: str | None = None
-    actor: str = "vllm-watch"  # who asks: a bearer token's name, or the watcher itself
+    actor: str = "vllm-watch"  # a bearer token's name, or the watcher itself
     approved_by: str | None = None  # the person who approved it
-    expires_t: float | None = None  # Unix seconds: it is void from then on
-    schedule: str | None = None  # the name of the schedule that asks
-    process: Process | None = (
-        None  # which it was made for; None: the one that the incident was found in
-    )
-    override_reason: str | None = None  # why this person overrides freezes and windows
+    expires_t: float | None = None  # Unix seconds; void from then on
+    schedule: str | None = None  # name
+    process: Process | None = None  # to restart; None: the one that the incident was found in
+    override_reason: str | None = None  # the person's, to override freezes and windows
 
     @property
     def person(self) -> str | None:
-        """The named person who stands behind this request; None where nobody does."""
+        """The person who made or approved the request, or None."""
         return self.actor if self.trigger == "manual" else self.approved_by
 
     @property
     def key(self) -> str:
-        """The same for two requests that are one: of one incident, or one schedule, for one target."""
+        """Identity: requests of one incident or schedule for one target are one."""
         what = self.incident_id or self.schedule or self.trigger
         return f"{self.target} {self.trigger} {what}"
 
@@ -55,8 +50,7 @@ class RestartRequest:
         address: str = "",
         befores: Mapping[str, Before] | None = None,
     ) -> Attempt:
-        """Return the attempt that begins at Unix time `t` to do what was requested; `address`: of the target;
-        `befores`: of the target, and of the others that are restarted with it."""
+        """Return the attempt that begins at Unix time `t`; `befores`: of the target and its gang members."""
         kept = {name: before.to_json() for name, before in (befores or {}).items()}
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,

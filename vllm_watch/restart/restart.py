@@ -1,16 +1,14 @@
-"""One attempt to restart one server, or all of a gang, from the intent on disk to the answer whether it helped.
+"""One attempt to restart a server, or a gang, from the intent on disk to the verified result.
 
-    intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard once more ─▶ calling (on disk) ─▶ hook
+    intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-What is on disk is always ahead of what is done, never behind: a watcher that dies leaves an `intent`
-whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
-The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
-After the call the disk may fail without an end to the attempt: how it ended is written later
-(pending_writes.py). Nothing here decides: the guard does, and verify.
+The disk is always ahead of the action: a watcher that dies leaves an `intent` whose hook was certainly not
+called, or a `calling` whose hook may have been, which is never called again. The hook is called only for the
+process decided on: a scrape that begins after the drain must find it. After the call a disk error does not end
+the attempt: its result is written later (pending_writes.py). The guard and verify decide; nothing here does.
 
-Ranks of a gang wait for each other as they start, so their hooks are called at the same time. What is on disk
-is one `calling` for all of them.
+Ranks of a gang wait for each other at start, so their hooks are called together; one `calling` covers all.
 """
 
 import asyncio
@@ -44,22 +42,22 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""A call that surely did nothing is made again so often: a supervisor that is busy is so for seconds."""
+"""Retries of a call that certainly did nothing: a supervisor stays busy for seconds."""
 
 RETRY_SECONDS = 5.0
-"""From one call to the next."""
+"""Delay before a retry."""
 
 EVIDENCE_SECONDS = 30.0
-"""How long gathering evidence may hold the restart up; what is there by then is kept."""
+"""Longest that collecting evidence may delay the restart; parts collected by then are kept."""
 
 DRAIN_POLL_SECONDS = 0.5
-"""How often the last scrape is read again while requests finish; looks themselves come at their own pace."""
+"""Interval of the drain check; scrapes come at their own pace."""
 
-LOOK_SECONDS = 60.0
-"""No look at the target for so long while verifying: time itself is looked at instead."""
+SCRAPE_WAIT_SECONDS = 60.0
+"""Longest wait for a scrape while verifying; after that only time is judged."""
 
 BLIND_SECONDS = 1.0
-"""At least so long passes from one vain wait for a look to the next, whatever ends it early."""
+"""Shortest time between two waits without a scrape, however they end."""
 
 _DID_NOTHING = (FAILED, REFUSED)
 
@@ -67,30 +65,30 @@ _UNSEEN = TargetSignals(
     target="", t=0.0, up=False, outcome="", state="unknown", state_text="it is not seen"
 )
 
-Objection = Callable[[], Awaitable[str | None]]
-"""Asks the guard and the lock once more; None: there is nothing against it."""
+Recheck = Callable[[], Awaitable[str | None]]
+"""Asks the guard and the lock again; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Says what a reload, or who asked, has changed since it was decided; None: nothing."""
+"""Returns what a reload or the requester changed since the decision, or None."""
 
 
 def unchanged() -> str | None:
-    """Nothing has."""
+    """The default: nothing changed."""
     return None
 
 
 class Restart:
-    """Carries one attempt to its end."""
+    """Carries out one attempt."""
 
     def __init__(
         self, attempt: Attempt, settings: RestartSettings, targets: Targets, journal: PendingWrites,
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
         self.attempt = attempt
-        self.stage = attempt.text  # what it does now, in words
-        self.hook_seconds = 0.0  # how long the hooks that are being called may take
-        self.stopping = False  # is no hook to be called any more?
-        self.idle = asyncio.Event()  # set while no hook is being called
+        self.stage = attempt.text  # current activity
+        self.hook_seconds = 0.0  # timeout of the running hooks
+        self.stopping = False  # True: call no more hooks
+        self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
         self._settings = settings
         self._targets = targets
@@ -98,59 +96,59 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""  # whose hook did nothing, in words
+        self._not_restarted = ""  # gang members whose hook did nothing
 
     async def intend(self) -> None:
-        """Write the intent down. Raises JournalError: nothing was done, and nothing may be."""
+        """Write the intent. Raises JournalError: nothing was done, and nothing may be."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
     async def run(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
-        """Do what was intended; return the attempt as it ended."""
+        """Carry out the intent; return the finished attempt."""
         befores = verify.befores(self.attempt)
-        assert befores is not None  # noqa: S101 - it is part of every intent
+        assert befores is not None  # noqa: S101 - part of every intent
         try:
-            ended = await self._act(calls, lock, objection, changed, befores)
+            ended = await self._act(calls, lock, recheck, changed, befores)
         finally:
             self.idle.set()
         return ended or await self._verify(befores, time.monotonic())
 
     async def _act(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks, if it may be; return the attempt where nothing was restarted."""
+        """Call the hooks if still allowed; return the attempt if it ended without a restart."""
 
-        async def object_() -> str | None:
-            return await self._object(befores, objection, changed)
+        async def recheck_all() -> str | None:
+            return await self._recheck(befores, recheck, changed)
 
         try:
             calls = await self._prepare(calls, changed)
-            against = await object_()
+            against = await recheck_all()
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Writing takes time, and the machine may have slept.
-            against = against or self._stopping() or self._not_as_decided(befores, changed)
+            # Writing takes time, and the machine may have been suspended.
+            against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, object_)
+            results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Before it is verified: a new process that gets no requests cannot show what it does.
+            # Before verification: a new process without requests cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
         if len(idle) == len(results):
-            return await self._end("failed", self._words(idle))
+            return await self._end("failed", self._joined(idle))
         if idle:
             self._not_restarted = (
-                f"of its gang {', '.join(idle)} was not restarted: {self._words(idle)}; "
+                f"of its gang {', '.join(idle)} was not restarted: {self._joined(idle)}; "
             )
-        await self._move_if_possible("verifying", self._words(
-            {name: _told(each) for name, each in results.items()}
+        await self._move_if_possible("verifying", self._joined(
+            {name: _result_text(each) for name, each in results.items()}
         ))  # fmt: skip
         return None
 
@@ -158,26 +156,26 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
+        """Resume the verification of an earlier run's attempt; the hook is not called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
-    async def hook_over(self) -> None:
-        """Wait for the hooks that are being called, as long as they may take."""
+    async def wait_for_hooks(self) -> None:
+        """Wait for running hooks, up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """End it where it stands: what may have acted is uncertain."""
+        """End the attempt now: uncertain if a hook was called."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
     async def _prepare(
         self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
     ) -> Sequence[tuple[HookCall, Hook]]:
-        """Keep evidence and drain; return the calls with the evidence."""
+        """Collect evidence and drain; return the calls with evidence paths."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
         await self._drain(changed)
@@ -190,7 +188,7 @@ class Restart:
         try:
             async with asyncio.timeout(EVIDENCE_SECONDS):
                 return await self._evidence.keep(replace(self.attempt, target=name))
-        except Exception as error:  # noqa: BLE001 - evidence is wanted, the restart is needed
+        except Exception as error:  # noqa: BLE001 - the restart matters more than the evidence
             _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
             return None
 
@@ -204,36 +202,36 @@ class Restart:
                 name: drain.progress(self._settings.drain, self._targets.signals(name), waited_s)
                 for name in self._names
             }
-            self._show(self._words({name: text for name, (_, text) in progress.items()}))
+            self._show(self._joined({name: text for name, (_, text) in progress.items()}))
             if all(over for over, _ in progress.values()) or changed() is not None:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    async def _object(
-        self, befores: Mapping[str, verify.Before], objection: Objection, changed: Changed
+    async def _recheck(
+        self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Scrape each once more, and ask once more; what cannot be asked objects."""
+        """Scrape all again and ask again; return the refusal. No answer is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
-        against = self._not_as_decided(befores, changed)
+        against = self._changed_since(befores, changed)
         if against is not None:
             return against
         if not all(seen.values()):
             unseen = ", ".join(name for name, scraped in seen.items() if not scraped)
-            return f"no scrape of {unseen} has ended since it was to be called"
+            return f"no scrape of {unseen} has ended since the drain"
         try:
-            return await objection()
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is no yes
+            return await recheck()
+        except Exception as error:  # noqa: BLE001 - any error is a refusal
             _log.exception("objection_broke", attempt=self.attempt.id)
-            return f"it could not be asked once more: {type(error).__name__}"
+            return f"the last check broke: {type(error).__name__}"
 
-    def _not_as_decided(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """Why the hooks must not be called: the one place that compares what is with what was decided on."""
+    def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
+        """Return why the hooks must not be called: the one place that compares the present with the decision's state."""
         against = changed()
         if against is not None:
             return against
-        # An incident says by itself whether the last scrape found it, in silence too.
+        # Incidents already check whether the last scrape, even a failed one, found them.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -241,7 +239,7 @@ class Restart:
             )
             if text is not None:
                 again = "; ask again" if self.attempt.trigger == "manual" else ""
-                return self._words({name: text}) + again
+                return self._joined({name: text}) + again
         return None
 
     async def _write_call(self, lock: Lock | None) -> str | None:
@@ -255,14 +253,14 @@ class Restart:
         return None
 
     async def _call_hooks(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
     ) -> dict[str, HookResult]:
-        """Call them all, and again those that surely did nothing; return how each ended, by target."""
+        """Call all hooks, and retry those that certainly did nothing; return the results by target."""
         results: dict[str, HookResult] = {}
         due = list(calls)
         for retry in range(RETRIES_MAX + 1):
             if retry:
-                against = await self._against_again(due, results, lock, objection)
+                against = await self._retry_refusal(due, results, lock, recheck)
                 against = against or self._stopping()
                 if against is not None:
                     for call, _ in due:
@@ -276,20 +274,20 @@ class Restart:
                 break
         return results
 
-    async def _against_again(
+    async def _retry_refusal(
         self, due: Sequence[tuple[HookCall, Hook]], results: Mapping[str, HookResult],
-        lock: Lock | None, objection: Objection,
+        lock: Lock | None, recheck: Recheck,
     ) -> str | None:  # fmt: skip
-        """Wait, and say what is against calling these again."""
+        """Wait, then return the refusal of a retry, or None."""
         names = [call.target for call, _ in due]
         for name in names:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Others of the gang were restarted: what was wrong is gone with them, and half of a gang serves nobody.
+            # Other members were restarted: the original trouble is gone, and half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
-        return await objection()
+        return await recheck()
 
     async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
         self._targets.acting(call.target, on=True)
@@ -300,16 +298,16 @@ class Restart:
         except TimeoutError:
             text = f"the hook was cut off after {limit:g} s"
             result = HookResult(outcome=UNCERTAIN, text=text)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it may have acted
+        except Exception as error:  # noqa: BLE001 - it may have acted
             _log.exception("hook_broke", attempt=call.attempt_id, target=call.target)
             text = f"the hook broke: {type(error).__name__}"
             result = HookResult(outcome=UNCERTAIN, text=text)
         result = replace(result, text=printable(result.text))
-        self._show(self._words({call.target: result.text}))
+        self._show(self._joined({call.target: result.text}))
         return {call.target: result}
 
     async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
-        """Follow each until it has helped, or the first has not."""
+        """Follow all targets until all were helped, or one was not."""
         following = {
             name: verify.Verification(before, self._settings.verify, self._startup_seconds[name])
             for name, before in befores.items()
@@ -318,16 +316,18 @@ class Restart:
         began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
-            for name, looked in (await self._look_at(following.keys() - _settled(seen))).items():
+            for name, scraped in (
+                await self._wait_for_scrapes(following.keys() - _finished(seen))
+            ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
-                if signals is None or not looked:
-                    # Without looks nothing is known; only the time that a start may take goes on, and
-                    # only while this watcher waits: what passed while it was away, nobody saw.
+                if signals is None or not scraped:
+                    # Without scrapes, only time counts, and only while this watcher ran: nothing was
+                    # seen while it was away.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
                 seen[name] = following[name].update(since_s, signals, kinds)
-            text = self._words({name: seen[name].text for name in befores})
+            text = self._joined({name: seen[name].text for name in befores})
             self._show(self._not_restarted + text)
             outcomes = {each.outcome for each in seen.values()}
             if verify.DID_NOT_HELP in outcomes or outcomes == {verify.HELPED}:
@@ -335,14 +335,14 @@ class Restart:
                 payoff_ratio = seen[self.attempt.target].payoff_ratio
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
-    async def _look_at(self, names: Iterable[str]) -> dict[str, bool]:
-        """Wait for the next look at each; was there one?"""
+    async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
+        """Wait for each target's next scrape; return whether there was one."""
         began_s, names = time.monotonic(), list(names)
-        waits = (self._targets.next_look(name, LOOK_SECONDS) for name in names)
-        looked = dict(zip(names, await asyncio.gather(*waits), strict=True))
-        if not all(looked.values()) or any(self._targets.signals(name) is None for name in names):
+        waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
+        scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))
+        if not all(scraped.values()) or any(self._targets.signals(name) is None for name in names):
             await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - began_s)))
-        return looked
+        return scraped
 
     async def _move(self, attempt: Attempt, state: str, text: str) -> None:
         moved = replace(attempt, state=state, text=text)
@@ -351,7 +351,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """After the call the disk may fail: what is known goes on in memory, and the log has the error."""
+        """Change state; after the call a disk error is only logged, and the state held in memory."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:
@@ -368,8 +368,8 @@ class Restart:
         for name in self._names:
             self._targets.mark_changed(name)
 
-    def _words(self, said: Mapping[str, str]) -> str:
-        """What is said of each; of a gang with its name."""
+    def _joined(self, said: Mapping[str, str]) -> str:
+        """Join the texts; name the targets of a gang."""
         if len(self._names) == 1:
             return next(iter(said.values()), "")
         return "; ".join(f"{name}: {text}" for name, text in said.items())
@@ -379,9 +379,9 @@ def _seconds_max(hook: Hook) -> float:
     return hook.timeout_seconds + HOOK_GRACE_SECONDS
 
 
-def _settled(seen: Mapping[str, verify.Progress]) -> set[str]:
+def _finished(seen: Mapping[str, verify.Progress]) -> set[str]:
     return {name for name, each in seen.items() if each.outcome is not None}
 
 
-def _told(result: HookResult) -> str:
+def _result_text(result: HookResult) -> str:
     return f"it may have acted: {result.text}" if result.outcome == UNCERTAIN else result.text

@@ -1,7 +1,4 @@
-"""Restarts, wired: every object built once; incidents and schedules become requests.
-
-Nothing is decided here: the guard does, and the dispatcher asks it.
-"""
+"""Wires the restart objects; turns incidents and schedules into requests. The guard decides, not this file."""
 
 import asyncio
 import time
@@ -34,20 +31,20 @@ from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
 
-LOOK_SECONDS = 10.0
-"""From one look at the open incidents to the next."""
+CHECK_SECONDS = 10.0
+"""Interval between checks of open incidents."""
 
 STOP_SECONDS = 4.0
-"""How long stopping may wait for attempts to let go; what they did is in the journal."""
+"""Longest that stopping waits for attempts; the journal has their state."""
 
 
 class Restarts:
-    """One daemon's restarts, from `open` to `stop`."""
+    """The daemon's restarts, from `open` to `stop`."""
 
     def __init__(
         self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
     ) -> None:
-        """`journal` is that of the state folder; None: there is none, and so nothing is ever done."""
+        """`journal` None: no state folder, so nothing is ever restarted."""
         self.journal = journal or PassingJournal()
         self.gates = Gates(self.journal)
         self.targets = Targets(board, self.gates)
@@ -76,7 +73,7 @@ class Restarts:
     # --- start and stop
 
     async def open(self) -> None:
-        """Read what holds, once; before the first look, and after the state folder was taken."""
+        """Read the stored state, once; before the first scrape, after the state folder is locked."""
         if self._opened:
             return
         self._opened = True
@@ -85,33 +82,33 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Go on with what an earlier run left, and begin, once. The targets must be known."""
+        """Resume an earlier run's attempts and start the loops, once. The targets must be known."""
         if self._started:
             return
-        self._started = True  # a reload may ask while the disk is read
+        self._started = True  # a reload may call this during the reads
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
         self._begin("suspension noticed", self.targets.tick())
         self._begin("restarts", self.dispatcher.run())
         self._begin("restarts shown", self._plan.run())
-        self._begin("restarts wanted", self._look_on())
+        self._begin("restarts wanted", self._check_loop())
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work, name=name))
 
     @property
     def hook_seconds(self) -> float:
-        """How long `let_hooks_end` may take; 0.0: no hook is being called."""
+        """Longest that `let_hooks_end` may take; 0.0: no hook runs."""
         return self.dispatcher.attempts.hook_seconds
 
     async def let_hooks_end(self) -> None:
-        """Begin nothing more, and wait for the hooks that are being called, each within its timeout."""
+        """Begin nothing more, and wait for running hooks, up to their timeouts."""
         self._schedule.stop()
         await self.dispatcher.attempts.let_hooks_end()
 
     async def stop(self) -> None:
-        """End everything within STOP_SECONDS; attempts under way are verified by the next run."""
+        """Stop within STOP_SECONDS; the next run verifies attempts under way."""
         self._schedule.stop()
         for task in self._tasks:
             task.cancel()
@@ -125,10 +122,10 @@ class Restarts:
         if self._passing:
             await self.journal.close()
 
-    # --- what the daemon tells
+    # --- called by the daemon
 
     def configure(self, config: Config) -> None:
-        """Use these hooks from now on; what holds for targets comes with them."""
+        """Use these hooks from now on; target settings come with `follow`."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
         self._controls.tokens = {
@@ -137,33 +134,31 @@ class Restarts:
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
-        """These are the targets from now on, and this is what holds for them."""
         self.targets.follow(targets)
         settings = {name: each.settings for name, each in self.targets.managed.items()}
         self._schedule.set(each for each in settings.items() if each[1].mode != "off")
         self.dispatcher.wake()
 
     def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
-        """A look at a target has ended, and led to these events."""
+        """Handle the events of one finished scrape."""
         for event in events:
             if event.incident.phase == ACTIVE and event.incident.open:
                 self._ask_for(event.incident)
             else:
                 self.dispatcher.trouble_over(event.incident.id)
-        self.targets.looked(name)
+        self.targets.scraped(name)
 
     def silenced(self, incident_id: str) -> bool:
-        """Has a person silenced this incident?"""
         return self._controls.silenced(incident_id, time.time())
 
     # --- requests
 
     def _ask_for(self, incident: Incident) -> None:
-        """An open incident whose restart is advised asks for it, once for each target."""
+        """Submit a request for each target that an open incident advises to restart."""
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # the one that has the incident asks for all of them
+                continue  # requested by the incident's own target for all members
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode
@@ -177,7 +172,6 @@ class Restarts:
             ))  # fmt: skip
 
     def _was_dry_run(self, incident_id: str) -> bool:
-        """Has a dry run said already what would be done for this incident?"""
         known = self._plan.attempts or ()
         return any(each.incident_id == incident_id and each.state == "dry_run" for each in known)
 
@@ -205,7 +199,7 @@ class Restarts:
         if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
             self._spawn(
                 self._scheduled.note(name, schedule, now_t, now_t)
-            )  # from now on it can be missed
+            )  # can be missed from now on
         return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -213,17 +207,17 @@ class Restarts:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_on(self) -> None:
+    async def _check_loop(self) -> None:
         while True:
-            await self._look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._check_incidents()
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def _look(self) -> None:
-        """What is open asks again: found before a restart of ours, or asked in vain."""
-        # Another program may have written meanwhile, and the file may be another.
+    async def _check_incidents(self) -> None:
+        """Submit requests of open incidents again: found before our own restart, or refused so far."""
+        # Another program may have written to the file, or replaced it.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:
-            # Only a write mends it, and without a request nobody writes: it would be shown for ever.
+            # Only a write clears it, and without a request none comes: it would be shown forever.
             await self.journal.probe()

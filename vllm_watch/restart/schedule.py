@@ -1,7 +1,7 @@
-"""Restarts at set times: what falls due is told, and whether its conditions hold then.
+"""Restarts at set times: reports due schedules, and checks their conditions.
 
-Nothing is decided here: what falls due is a request that goes through the guard. The clock on the wall is read every
-second, so that a clock that is set wakes what is due.
+A due schedule becomes a request; the guard decides. The wall clock is read every second, so that a changed clock
+triggers due schedules.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ _log = structlog.get_logger()
 
 TICK_SECONDS = 1.0
 
-Due = Callable[[str, ScheduleSettings], None]  # target's name, what fell due
-Since = Callable[[str, ScheduleSettings], float]  # from when on its times count, in Unix seconds
+Due = Callable[[str, ScheduleSettings], None]  # with the target's name
+Since = Callable[[str, ScheduleSettings], float]  # Unix seconds: earlier times do not count
 
 
 @dataclass(slots=True)
@@ -30,40 +30,37 @@ class _Timer:
     target: str
     schedule: ScheduleSettings
     zone: str
-    due_t: float | None = None  # the next time; None: it never falls due again
-    at_t: float = 0.0  # ... with its jitter
+    due_t: float | None = None  # None: never again
+    at_t: float = 0.0  # due_t with jitter
 
     def wait_for_next(self, after_t: float) -> None:
-        """The next time is the first one after this."""
+        """Set the first due time after `after_t`."""
         self.due_t = next_due(self.schedule, self.zone, after_t)
-        jitter_s = random.uniform(0.0, self.schedule.jitter_seconds)  # noqa: S311 - it spreads a fleet
+        jitter_s = random.uniform(0.0, self.schedule.jitter_seconds)  # noqa: S311 - spreads a fleet
         self.at_t = (self.due_t or 0.0) + jitter_s
 
 
 class Schedule:
-    """The times of all targets' schedules. Times pass only between `start` and `stop`."""
+    """The due times of all targets' schedules; they pass only between `start` and `stop`."""
 
     def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
         """`due` is called on the event loop; it must not block."""
-        self.fell_due: dict[
-            tuple[str, str], float
-        ] = {}  # target, schedule: the time that fell due last
+        self.fell_due: dict[tuple[str, str], float] = {}  # by target and schedule: last due time
         self._due = due
         self._since = since
         self._timers: dict[str, _Timer] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin. Needs a running event loop."""
+        """Start the timers. Needs a running event loop."""
         self._task = asyncio.create_task(self._run(), name="schedules")
 
     def stop(self) -> None:
-        """End; nothing falls due any more."""
         if self._task is not None:
             self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
-        """Take these in place of all that was set before; a time that did not change goes on."""
+        """Replace all schedules; an unchanged one keeps its next time."""
         before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:
@@ -75,7 +72,7 @@ class Schedule:
                 self._timers[made_of] = timer
 
     def next_t(self, target: str) -> float | None:
-        """Return when the target's next restart falls due (Unix seconds); None: never."""
+        """Return when the target's next restart falls due (Unix seconds), or None."""
         times = [
             each.at_t for each in self._timers.values() if each.target == target and each.due_t
         ]
@@ -85,15 +82,15 @@ class Schedule:
         while True:
             for timer in list(self._timers.values()):
                 try:
-                    self._look(timer, time.time())
-                except Exception:  # noqa: BLE001 - the other schedules go on
+                    self._check(timer, time.time())
+                except Exception:  # noqa: BLE001 - the other schedules continue
                     _log.exception(
                         "schedule_broke", target=timer.target, schedule=timer.schedule.name
                     )
-                await asyncio.sleep(0)  # of a fleet, each has missed the same night
+                await asyncio.sleep(0)  # a whole fleet may have missed the same night
             await asyncio.sleep(TICK_SECONDS)
 
-    def _look(self, timer: _Timer, now_t: float) -> None:
+    def _check(self, timer: _Timer, now_t: float) -> None:
         if timer.due_t is None or now_t < timer.at_t:
             return
         due_t = last_due(timer.schedule, timer.zone, timer.due_t, now_t)
@@ -103,11 +100,11 @@ class Schedule:
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
-    """Return why this schedule's conditions do not hold now, or None. What is unknown does not hold."""
+    """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
     if schedule.uptime_seconds_min:
-        # While nothing answers, the start that is known is that of a process that may be gone.
+        # While nothing answers, the known start may be a dead process's.
         if signals is None or not signals.up or signals.process_start_time is None:
-            return "it is not known how long the server runs"
+            return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time
         if uptime_s < schedule.uptime_seconds_min:
             return f"it runs for {uptime_s:.0f} s, less than {schedule.uptime_seconds_min:.0f}"
@@ -116,7 +113,7 @@ def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str 
         engines = signals.engines.values() if signals is not None else ()
         ratios = [each.throughput_ratio for each in engines if each.throughput_ratio is not None]
         if not ratios:
-            return "its throughput, relative to when it was fresh, is not known"
+            return "its throughput relative to a fresh engine is unknown"
         if min(ratios) > limit:
-            return f"it does {min(ratios):.0%} of what it did when fresh, more than {limit:.0%}"
+            return f"it reaches {min(ratios):.0%} of a fresh engine's throughput, more than {limit:.0%}"
     return None

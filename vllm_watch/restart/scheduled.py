@@ -1,4 +1,4 @@
-"""What fell due when, across our own restarts: a time that was missed is made up for or left out, and said."""
+"""Schedules across our own restarts: a missed time is made up for or skipped, and reported."""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""What begins later than that was missed: the watcher was down or suspended, or a clock was set."""
+"""Later than this a time was missed: the watcher was down or suspended, or a clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """The reason of a request, in words; the same for every time of this schedule."""
+    """The request's reason; the same for all times of the schedule."""
     return f"the schedule {schedule.name} is due"
 
 
 class Scheduled:
-    """The last times of all schedules, in the journal."""
+    """The last due times of all schedules, in the journal."""
 
     def __init__(self, controls: Controls, journal: Journal) -> None:
         self._controls = controls
@@ -33,7 +33,7 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """From when on its times count, in Unix seconds. One that waited when the watcher ended falls due again."""
+        """Return the Unix time after which times count; one still waiting when the watcher ended counts again."""
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
             return now_t
@@ -49,7 +49,7 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """It has fallen due; where that is late, say what becomes of it."""
+        """Record a due time; if it is late, report whether it is made up for."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)

@@ -1,6 +1,6 @@
-"""The targets that may be restarted, as the board shows them, and what is being done to each.
+"""The targets that may be restarted, and the restarts in progress.
 
-All of it is read from the board, that is from what people are shown: what is not known there is not known here.
+All state is read from the board, which people also see; anything unknown there is unknown here.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
-"""States in which an engine serves; one that is overloaded serves as much as it can."""
+"""States in which an engine serves; an overloaded one is at its limit."""
 
-FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
-"""A peer's last look counts for so many of its intervals, and at least for so long; then it is unknown."""
+FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
+"""A peer's scrape is valid for this many intervals, and at least this many seconds; then it is unknown."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt. Further back where
-an incident has been open for longer: what was tried for it is not forgotten."""
+"""Range of the history given to the guard: budgets look back a day, breakers to the last attempt. It is extended
+by the age of the oldest open incident, so attempts for it stay known."""
 
 SCRAPE_SECONDS = 60.0
-"""How long a scrape that is due is waited for, beyond two intervals: that of a server that hangs takes up to 30 s,
-and it may have begun too early."""
+"""Wait for a scrape, beyond two intervals: scraping a hanging server takes up to 30 s, and a scrape in progress may
+have begun too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""The event loop says so often that it runs; silent for that long, the process was suspended."""
+"""Interval of the event loop's ticks; after this long without one, the process was suspended."""
 
 
 @dataclass(slots=True)
 class ManagedTarget:
-    """One target that is watched now."""
+    """One watched target."""
 
     target: Target
     settings: RestartSettings
@@ -51,20 +51,19 @@ class ManagedTarget:
 
 
 class Targets:
-    """All targets that are watched now."""
+    """All watched targets."""
 
     def __init__(self, board: Board, gates: Gates) -> None:
         self.managed: dict[str, ManagedTarget] = {}
         self._board = board
         self._gates = gates
-        self._next_looks: dict[str, asyncio.Event] = {}
+        self._next_scrapes: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
-        self._ticked_s: float | None = None  # monotonic; None: nobody ticks
-        self._resumed_s = float("-inf")  # monotonic: when the last suspension of this process ended
+        self._ticked_s: float | None = None  # monotonic; None: tick() does not run
+        self._resumed_s = float("-inf")  # monotonic: end of this process's last suspension
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
-        """These, and no others, are watched from now on."""
         known, self.managed = self.managed, {}
         for target, settings in targets:
             managed = known.get(target.name) or ManagedTarget(target, settings)
@@ -73,23 +72,22 @@ class Targets:
             self.mark_changed(target.name)
         for gone in known.keys() - self.managed.keys():
             self._gates.forget(gone)
-            self._wake(gone)  # no scrape of it comes any more
+            self._wake(gone)  # no more scrapes
 
-    def looked(self, name: str) -> None:
-        """A look at the target has ended."""
+    def scraped(self, name: str) -> None:
         signals = self.signals(name)
         if signals is not None:
-            self._gates.looked(signals)
+            self._gates.scraped(signals)
         self._wake(name)
 
     def _wake(self, name: str) -> None:
-        event = self._next_looks.pop(name, None)
+        event = self._next_scrapes.pop(name, None)
         if event is not None:
             event.set()
 
-    async def next_look(self, name: str, timeout_seconds: float) -> bool:
-        """Wait for the next look at it to end; False when none did in time."""
-        event = self._next_looks.setdefault(name, asyncio.Event())
+    async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
+        """Wait for the next scrape to end; return False on timeout."""
+        event = self._next_scrapes.setdefault(name, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_seconds):
                 await event.wait()
@@ -98,7 +96,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """Wait for a scrape that began since then (monotonic) to end; False: none did in time, or it is gone."""
+        """Wait for a scrape that began after `since_s` (monotonic); return False on timeout or if the target is gone."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds
@@ -107,7 +105,7 @@ class Targets:
             if looked is not None and looked.monotonic_s >= since_s:
                 return True
             left_s = waited_until_s - time.monotonic()
-            if left_s <= 0 or not await self.next_look(name, left_s):
+            if left_s <= 0 or not await self.next_scrape(name, left_s):
                 return False
             entry = self._board.targets.get(name)
         return False
@@ -115,12 +113,12 @@ class Targets:
     # --- what the board shows
 
     def signals(self, name: str) -> TargetSignals | None:
-        """The last look; None before the first."""
+        """The last scrape; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """The process that the last scrape found, or that answered last."""
+        """The process in the last scrape, or the last that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -128,29 +126,27 @@ class Targets:
         return Process.of(target, self.signals(name), pids)
 
     def before(self, name: str) -> Before:
-        """What the last scrape found, for a restart that is decided on it."""
+        """Return the target's state in the last scrape, for the attempt."""
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Why the last scrape did not find the process that was decided about; None: it did.
+        """Return why the last scrape did not find the process decided on; None if it did.
 
-        `silence_counts`: a process that answered then and does not now may be gone. While nothing answers, nothing
-        newer than the last process is known: one that was silent already is still that.
+        `silence_counts`: a process that answered before and does not now may be gone. A process that was silent
+        already counts as the same while nothing answers.
         """
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
-            return (
-                "it is not known whether the process that answers is the one that was decided about"
-            )
+            return "it is unknown whether the answering process is the one decided on"
         if not same:
             return another(now)
         if silence_counts and decided.up and not now.up:
-            return "the process that was decided about does not answer any more"
+            return "the process decided on does not answer any more"
         return None
 
     async def tick(self) -> None:
-        """Notice when this process is suspended, until cancelled."""
+        """Detect suspensions of this process, until cancelled."""
         while True:
             self._notice_suspension()
             self._ticked_s = time.monotonic()
@@ -162,7 +158,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Why the last look at the target, or at what the incident is of, says nothing of now; None: it does."""
+        """Return why the last scrape of the target, or of the incident's target, is not current; None if it is."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -170,28 +166,27 @@ class Targets:
         for entry in entries:
             looked = None if entry is None else entry.looked
             if looked is None:
-                return "there was no look since vllm-watch started"
+                return "there was no scrape since vllm-watch started"
             if looked.monotonic_s < self._resumed_s:
-                return "there was no look since vllm-watch was suspended"
+                return "there was no scrape since vllm-watch was suspended"
             against = looked.stale()
             if against is not None:
                 return against
         return None
 
     def incident(self, incident_id: str | None) -> Incident | None:
-        """The incident of this id; None: there is none, or it ended too long ago."""
+        """Return the incident; None if it is unknown or ended long ago."""
         return None if incident_id is None else self._board.incidents.find(incident_id)
 
     def incidents(self) -> list[Incident]:
-        """All that are open."""
         return [
             each for entry in self._board.all_entries() for each in entry.incidents.open.values()
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Kinds of the incidents that the last scrape still found: an open one may be about to end.
+        """Return the kinds of incidents found in the last scrape: an open one may be about to end.
 
-        Of the host's incidents those count that a restart of this target is to cure.
+        Host incidents count if they advise restarting this target.
         """
         return frozenset(
             each.kind
@@ -200,12 +195,12 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """How the target's group is. A server's data-parallel engines go down with it, healthy ones too, and its gang."""
+        """Return the group's health. The target's own data-parallel engines and gang go down with it, healthy or not."""
         own = self.managed.get(name)
         if own is None:
             return None
         engine, gang = self.same_engine(name), self.gang(name)
-        # Ranks that step together serve as one.
+        # A gang counts as one.
         healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
             if other in engine or other in gang or managed.target.group != own.target.group:
@@ -230,7 +225,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """The longest of the target's last starts, else of its group's; None: none was seen."""
+        """Return the longest recent start of the target, else of its group; None if none was seen."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -245,7 +240,7 @@ class Targets:
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        """Why a start of it cannot succeed, in words; None: nothing says so."""
+        """Return why its start cannot succeed; None if no reason is known."""
         signals = self.signals(name)
         found = None if signals is None else signals.start_failure
         if found is not None and found.deterministic:
@@ -258,10 +253,10 @@ class Targets:
         )
         return next(loops, None)
 
-    # --- who is who
+    # --- identities
 
     def gang(self, name: str) -> tuple[str, ...]:
-        """The other targets that are restarted whenever this one is."""
+        """Return the other targets that are restarted with this one."""
         own = self.managed.get(name)
         if own is None or not own.target.gang:
             return ()
@@ -275,7 +270,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """The names under which the target's engine is watched: of one address, pod and port, or PID."""
+        """Return all names of the target's engine: same address, pod and port, or PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -289,14 +284,14 @@ class Targets:
         )
 
     def history_since_t(self, now_t: float) -> float:
-        """From when on attempts still count, in Unix seconds."""
+        """Return the Unix time before which attempts do not count."""
         opened = (each.opened_t for each in self.incidents())
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Those that count for the target: of its group, whatever that was called, or of its engine under another name.
+        """Return the attempts that count for the target: of its group, or of its engine or address under another name.
 
-        The latter are returned under its own name.
+        The engine's are returned under the target's name.
         """
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
@@ -317,10 +312,10 @@ class Targets:
             or each.address in addresses - {""}
         )
 
-    # --- what is being done
+    # --- actions in progress
 
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
-        """A restart of it begins; with `attempt`, that one has ended."""
+        """Mark the begin of a restart, or its end if `attempt` is given."""
         managed = self.managed.get(name)
         if managed is not None:
             managed.restarting = attempt is None
@@ -328,7 +323,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """From now on the hook ends it, and its silence is no trouble; or the hook did nothing."""
+        """Tell judgement that the hook is stopping the server, so its silence is expected; or that it did nothing."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:
@@ -337,7 +332,6 @@ class Targets:
             entry.restart_news = news
 
     def draining(self, name: str, *, on: bool) -> None:
-        """From now on its readiness gate says no, or no more."""
         managed = self.managed.get(name)
         if managed is not None and managed.draining != on:
             managed.draining = on
@@ -345,12 +339,12 @@ class Targets:
             self.mark_changed(name)
 
     def mark_changed(self, name: str) -> None:
-        """What is decided or done for it has changed: it is to be shown."""
+        """Have the target's restart section published."""
         self._changed.add(name)
         self._change.set()
 
     async def changes(self, timeout_seconds: float) -> set[str]:
-        """Wait for changes and return whose they are; every target's after the timeout."""
+        """Wait for changes and return the targets' names; all after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._change.wait()
@@ -365,17 +359,17 @@ def _is_fresh(entry: TargetEntry) -> bool:
     if entry.signals is None:
         return False
     age_s = time.time() - entry.signals.t
-    return age_s <= max(FRESH_SECONDS_MIN, FRESH_LOOKS * entry.interval_seconds)
+    return age_s <= max(FRESH_SECONDS_MIN, FRESH_SCRAPES * entry.interval_seconds)
 
 
 def another(process: Process) -> str:
-    """Return the sentence about a process that took the place of the one in question."""
+    """Return a sentence about the process that replaced the expected one."""
     since = "" if process.start_time is None else f" since {clock(process.start_time)}"
     return f"another process {'serves' if process.up else 'ran'}{since}"
 
 
 def _missing(attempt: Attempt) -> str | None:
-    """Why the server should be back by now, after an attempt that ended like this."""
+    """Return why the server should be back, after an attempt that did not help."""
     if attempt.state != "did_not_help":
         return None
     return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

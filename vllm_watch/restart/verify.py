@@ -1,9 +1,8 @@
-"""Did the restart help? Follows the server from the call on, until the answer is known. Pure.
+"""Verifies a restart: follows the server after the call until the result is known. Pure.
 
-A restart has helped when another process serves, healthy, at the throughput that it had when fresh; or,
-without traffic to show that, when nothing is wrong with it for as long as settling may take. It has not
-when the old process goes on, when no new one serves in the time that this engine's starts took, or when the
-trouble is back.
+It helped if another healthy process serves at its fresh throughput or, without traffic to measure, if nothing is
+wrong until `settle_seconds` have passed. It did not help if the old process keeps running, if no new one serves
+within the engine's start-up time, or if the trouble is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,38 +17,36 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Throughput at equal load, relative to a fresh engine, from which on it is as when fresh; below it
-throughput_collapse begins to see something (signals/baseline.py)."""
+"""Throughput at equal load, relative to a fresh engine, that counts as fresh; below it throughput_collapse begins
+to react (signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""How long the old process may go on answering after the hook has said that it is done: twice the
-longest grace that hooks give by default."""
+"""Longest that the old process may answer after the hook is done: twice the longest default grace of the hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take so many times the longest seen: another page cache, another node."""
+"""A start may take this multiple of the longest seen: another page cache, another node."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""... and at least so long, the end of the old process included: most models load for one to three minutes, and
-twice a start of seconds is no surprise on a busy host. As `engine_down` waits for a start that others made."""
+"""Shortest time allowed for a start, including the old process's end: most models load in one to three minutes, and
+twice a start of seconds is normal on a busy host. `engine_down` waits as long for starts made by others."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What was so when the restart was decided, from one scrape; in the journal with the intent."""
+    """The server's state when the restart was decided, from one scrape; in the journal with the intent."""
 
     process: Process
-    throughput_ratio: float | None = None  # ÷ when fresh; 0.0 where no step was made; None: unknown
+    throughput_ratio: float | None = None  # of fresh; 0.0: no steps; None: unknown
     kinds: frozenset[str] = frozenset()  # of the incidents that fired
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the journal keeps it."""
         return {**asdict(self), "kinds": sorted(self.kinds)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Return what `to_json` made, or an older version; raises TypeError or KeyError for anything else."""
+        """Load a journal entry, also of 0.1; raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
@@ -61,7 +58,7 @@ class Before:
 def before(
     signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
 ) -> Before:
-    """Return what is to be remembered of a server whose restart is decided; `process`: as it is known beside `signals`."""
+    """Return the state before a restart; `process`: as known from other sources than `signals`."""
     process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
@@ -74,7 +71,7 @@ def before(
 
 
 def befores(attempt: Attempt) -> dict[str, Before] | None:
-    """Return what was so before an attempt, by target; None: that is not known."""
+    """Return the states before an attempt, by target; None if unknown."""
     if attempt.before is None:
         return None
     kept = {attempt.target: attempt.before, **(attempt.gang or {})}
@@ -86,11 +83,11 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the verification stands after one look."""
+    """State of the verification after one scrape."""
 
     text: str
-    outcome: str | None = None  # HELPED | DID_NOT_HELP; None: not known yet
-    payoff_ratio: float | None = None  # of its fresh throughput, what was won; -1 to 1
+    outcome: str | None = None  # HELPED | DID_NOT_HELP; None: unknown yet
+    payoff_ratio: float | None = None  # gain in fresh throughput, -1 to 1
 
 
 class Verification:
@@ -99,20 +96,19 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds` is the longest start of this engine that was seen: what a start may take is
-        reckoned from it instead of `settings.start_seconds`."""
+        """`startup_seconds`: the longest known start of this engine; replaces `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds
         if startup_seconds is not None:
             least = min(settings.start_seconds, STARTUP_SECONDS_MIN)
             self._start_seconds = max(least, STARTUP_TOLERANCE * startup_seconds)
-        self._served_s: float | None = None  # since when, after the call, the new process serves
+        self._served_s: float | None = None  # after the call: when the new process began to serve
 
     def update(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]
     ) -> Progress:
-        """Take one look in, `since_s` seconds after the call. Looks begun before it say nothing."""
+        """Judge one scrape, `since_s` seconds after the call. It must have begun after the call."""
         late = since_s >= self._start_seconds
         if not signals.up:
             self._served_s = None
@@ -157,14 +153,14 @@ class Verification:
         fresh = ratio is not None and ratio >= FRESH_RATIO_MIN
         if served_s < self._settle_seconds:
             if fresh and not ill:
-                text = f"a new process does {ratio:.0%} of what it did when fresh"
+                text = f"a new process reaches {ratio:.0%} of a fresh engine's throughput"
                 return self._ended(HELPED, text, ratio)
-            return Progress(f"a new process serves since {served_s:.0f} s")
+            return Progress(f"a new process has served for {served_s:.0f} s")
         if ill:
             text = f"the new process has it again: {', '.join(again) or signals.state_text}"
             return self._ended(DID_NOT_HELP, text, ratio)
         if ratio is not None and not fresh:
-            text = f"the new process does only {ratio:.0%} of what the engine did when fresh"
+            text = f"the new process reaches only {ratio:.0%} of a fresh engine's throughput"
             return self._ended(DID_NOT_HELP, text, ratio)
         text = "a new process serves and nothing is wrong with it"
         if ratio is None:
@@ -179,6 +175,6 @@ class Verification:
 
 
 def _ratio(signals: TargetSignals) -> float | None:
-    """The worst engine's throughput at equal load, relative to when fresh; None where none is known."""
+    """The worst engine's throughput at equal load, relative to fresh; None if unknown."""
     ratios = (engine.throughput_ratio for engine in signals.engines.values())
     return min((ratio for ratio in ratios if ratio is not None), default=None)

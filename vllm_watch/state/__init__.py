@@ -1,1 +1,1 @@
-"""What outlives the watcher: one SQLite file, written by one worker thread, apart from all that judges."""
+"""State that outlives the watcher: one SQLite file, written by one worker thread."""

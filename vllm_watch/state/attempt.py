@@ -1,16 +1,16 @@
-"""What the journal knows of one attempt to restart, and what of it counts against budget and breaker.
+"""One attempt to restart, as journaled, and its weight for budget and breaker.
 
-States, in the order in which an attempt passes them:
+States, in order:
 
     intent ─▶ calling ─▶ verifying ─▶ helped | did_not_help
-       │         ├─▶ failed       the hook said that it did nothing, or that it could not
-       │         └─▶ uncertain    the watcher died, or the hook's end is not known: it may have acted
-       │         └─▶ cancelled    the lock was lost, or the disk failed, while the call was written down
+       │         ├─▶ failed       the hook did nothing
+       │         └─▶ uncertain    the watcher died, or the hook's end is unknown: it may have acted
+       │         └─▶ cancelled    the lock was lost, or the disk failed, while the call was written
        └─▶ cancelled              given up before the hook was called
 
-`dry_run` is what mode `observe` writes. An attempt that was `uncertain` is never called again: it is
-verified, by each new start of the watcher for a day, and ends as `helped` or `did_not_help` or stays what
-it is. What the disk would not take waits in memory (pending_writes.py), and is what everybody is shown.
+`dry_run` is written in mode `observe`. An `uncertain` attempt is never called again: each new start of the watcher
+verifies it for a day, to `helped` or `did_not_help` if possible. Attempts that the disk rejects wait in memory
+(pending_writes.py), and are shown from there.
 """
 
 from collections.abc import Mapping
@@ -28,40 +28,36 @@ _OPENS_BREAKER = ("did_not_help", "failed", "uncertain")
 class Attempt:
     """One attempt, as on disk."""
 
-    id: str  # the idempotency key that every hook is told
+    id: str  # idempotency key of all its hook calls
     target: str
     group: str
     trigger: str
-    hook: str  # the hook's name in the configuration
+    hook: str  # name in the configuration
     reason: str
     actor: str
     state: str  # one of OPEN_STATES or ENDED_STATES
-    began_t: float  # Unix seconds: when the intent was written
+    began_t: float  # Unix seconds: intent written
     called_t: float | None = None  # when the hook was first called
     ended_t: float | None = None
     incident_id: str | None = None
-    payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
-    text: str = ""  # how it stands, or how it ended, in words
-    address: str = ""  # of the target, host:port; "" where that is no identity
-    before: Mapping[str, Any] | None = (
-        None  # verify.Before as JSON holds it: what it was decided on
-    )
-    gang: Mapping[str, Any] | None = (
-        None  # the others that are restarted with it: name → their `before`
-    )
+    payoff_ratio: float | None = None  # throughput after ÷ before, if known
+    text: str = ""  # progress or result
+    address: str = ""  # of the target, host:port; "" if not an identity
+    before: Mapping[str, Any] | None = None  # verify.Before in JSON: state decided on
+    gang: Mapping[str, Any] | None = None  # members restarted with it: name → their `before`
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every target whose hook it calls, the one that asked first."""
+        """All targets whose hooks it calls, its own first."""
         return (self.target, *(self.gang or ()))
 
     @property
     def acted_t(self) -> float:
-        """When it may have touched the server: from then on budget and cooldown count."""
+        """When it may have touched the server; budget and cooldown count from then."""
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """Did it cure the target, and end after Unix time `t`? What was asked for until then is done."""
+        """Return True if it cured the target and ended after `t`: requests made until then are done."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property
@@ -70,10 +66,10 @@ class Attempt:
 
     @property
     def spent(self) -> bool:
-        """Does it count against the budget? Whatever may have touched the engine does."""
+        """True if it counts against the budget: it may have touched the engine."""
         return self.state in _SPENT
 
     @property
     def opens_breaker(self) -> bool:
-        """Is it a reason not to try again by ourselves?"""
+        """True if vllm-watch must not try again by itself."""
         return self.state in _OPENS_BREAKER

@@ -1,7 +1,7 @@
-"""What charts showed, by target and part: in a file of its own, whose damage costs nothing else.
+"""Stored charts, by target and part: in a separate file, so its damage costs nothing else.
 
-It is the same kind of file as the state folder's own, in a folder below that, with a worker of its own: so it is locked,
-checked, and moved aside when it is damaged, and a disk that is slow for it delays no incident.
+The same kind of file as the state folder's, in a subfolder with its own worker: locked, checked, and moved aside if
+damaged; a slow disk delays no incident.
 """
 
 import sqlite3
@@ -17,16 +17,16 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""How long the start waits for it: a watcher that is being replaced needs up to five to let the folder go."""
+"""Limit of the wait at start: a watcher being replaced needs up to five seconds to release the folder."""
 
 KEPT_SECONDS = 86400.0
 ROWS_MAX = 2000
-"""Of 13 KB each at most: the file has some 26 MB at most."""
+"""Of 13 KB each at most: the file stays below some 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One engine's rings or a target's day, as bytes of a `form` that who reads them knows."""
+    """One engine's rings or one target's day, as bytes in format `form`."""
 
     target: str
     name: str
@@ -35,40 +35,38 @@ class Part:
 
 
 class ChartTable:
-    """The table `chart`."""
+    """Table `chart`."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         worker.tables.append(self)
 
     async def open(self) -> tuple[Part, ...]:
-        """Return what an earlier run has kept; nothing where it cannot be had in time, which the worker tells."""
+        """Return the parts stored by an earlier run; none after a timeout, which the worker reports."""
         try:
             return await self.worker.do(self._read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
             return ()
 
     def put(self, part: Part) -> None:
-        """Have it written soon, in the place of what was kept of it."""
         key = (part.target, part.name)
         self.worker.put(key, partial(_write, part, time.time()), learnt=True)
 
     def damaged(self, part: Part, why: str) -> None:
-        """Tell that a part cannot be used."""
-        cause = f"kept history is damaged: {part.name} of {part.target}: {why}"
+        cause = f"stored history is damaged: {part.name} of {part.target}: {why}"
         self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
 
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """The file may be new. No step of the schema: the state folder's own file has no such table."""
+        """Create the table. Not in the schema: the state folder's own file does not have it."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"
         )
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """No chart reaches back further than a day."""
+        """Remove parts older than a day."""
         db.execute("DELETE FROM chart WHERE saved_t < ?", (t - KEPT_SECONDS,))
         db.execute(
             "DELETE FROM chart WHERE rowid NOT IN (SELECT rowid FROM chart ORDER BY saved_t DESC LIMIT ?)",
@@ -83,7 +81,7 @@ class ChartTable:
             if isinstance(data, bytes) and zlib.crc32(data) == checksum:
                 found.append(part)
             else:
-                self.damaged(part, "it is not what was written")
+                self.damaged(part, "its checksum is wrong")
         return tuple(found)
 
 

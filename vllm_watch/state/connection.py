@@ -1,4 +1,4 @@
-"""A connection to one folder's file, which holds only as long as that is the file. For one thread."""
+"""A connection to a folder's file, reopened if the file is replaced. For one thread."""
 
 import contextlib
 import sqlite3
@@ -14,19 +14,19 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""For so long after the start a folder that another process holds is asked for again: a watcher that is just being
-replaced needs up to five seconds to let it go."""
+"""After the start, retry a folder held by another process for this long: a watcher being replaced needs up to five
+seconds to release it."""
 
 
 class Connection:
-    """Made when it is needed, and anew after a failure."""
+    """Connects on demand, and again after a failure."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """`folder` None: a file in memory. `own`: the folder is locked for this process."""
+        """`folder` None: a file in memory. `own`: lock the folder for this process."""
         self.folder = folder or Path(":memory:")
-        self.files = 0  # grows when the file was moved away: what was written is gone then
-        self.closing = False  # no lock is waited for any more
-        self.loss: str | None = None  # what the file that is open has lost, in words
+        self.files = 0  # incremented when the file is moved away, with everything written
+        self.closing = False  # stop waiting for the lock
+        self.loss: str | None = None  # what the open file has lost
         self._seal: Seal | None = None  # of the last durable write
         self._memory = folder is None
         self._own = own and folder is not None
@@ -36,7 +36,7 @@ class Connection:
         self._lock_until_s: float | None = None
 
     def open(self) -> tuple[sqlite3.Connection, bool]:
-        """Return it, and whether it is a new one. Raises StateError, OSError or sqlite3.Error."""
+        """Return the connection, and True if it is new. Raises StateError, OSError or sqlite3.Error."""
         if self._db is not None and not self._in_place(self._db):
             self.close()
         if self._db is not None:
@@ -52,20 +52,20 @@ class Connection:
 
     def _loss(self, db: sqlite3.Connection) -> str | None:
         try:
-            return seal.loss(db, seal.marked(self.folder) or self._seal)
+            return seal.loss(db, seal.read_marker(self.folder) or self._seal)
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
-            return str(error)  # whose file it is moves it aside
+            return str(error)  # its owner moves it aside
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
-        """Is what we have open still what stands in the folder?"""
+        """Return True if the folder still holds the open files."""
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
-            self.files += 1  # it was moved aside, or removed
+            self.files += 1  # moved aside or removed
             return False
         if self._inodes[1] not in (None, wal_inode):
-            # What stands in a -wal that was removed is known to this connection alone.
+            # Only this connection still has the content of a removed -wal.
             _log.error("wal_removed", folder=str(self.folder))
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return False
@@ -73,31 +73,30 @@ class Connection:
         return True
 
     def count(self, db: sqlite3.Connection) -> Seal:
-        """One more durable write, in its transaction; `mark` it once that is on the disk."""
-        marker = seal.marked(self.folder) if self.loss is not None and self._own else None
+        """Count a durable write in its transaction; `mark` it once it is on disk."""
+        marker = seal.read_marker(self.folder) if self.loss is not None and self._own else None
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
-        """Tell the marker of a write that is on the disk. Raises OSError."""
+        """Update the marker after a write reached the disk. Raises OSError."""
         if self._own:
-            seal.mark(self.folder, written)
+            seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None
 
     def close(self) -> None:
-        """A failure leaves nothing half done behind: the next try has a connection of its own."""
+        """Close it; the next `open` makes a new connection."""
         connection, self._db = self._db, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def let_go(self) -> None:
-        """Close it, and let another process have the folder."""
+    def release(self) -> None:
         self.close()
         if self._lock is not None:
             file.unlock(self._lock)
 
     def move_aside(self, error: Exception) -> bool:
-        """Move the file aside if it is ours and this error says that it is damaged."""
+        """Move the file aside if it is ours and the error means damage."""
         if self._lock is None or not file.is_damage(error):
             return False
         self.close()

@@ -1,4 +1,4 @@
-"""The state file on disk: made for its owner only, held by one process, moved aside when it is damaged."""
+"""The state file on disk: readable by its owner only, locked by one process, moved aside if damaged."""
 
 import contextlib
 import fcntl
@@ -14,20 +14,20 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""How long a reader from outside (an operator's sqlite3) may hold us up."""
+"""Limit of the wait for outside readers (an operator's sqlite3)."""
 
 DAMAGED_KEPT = 2
-"""Damaged files that are kept for who wants to look into them."""
+"""Damaged files kept for analysis."""
 
-_BESIDE = ("", "-wal", "-shm")
+_SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
-    """Make the folder if it is missing and hold it for this process; returns what `unlock` takes.
+    """Create the folder if missing and lock it; return the handle for `unlock`.
 
-    Raises StateError where another process holds it, and OSError where it cannot be written.
+    Raises StateError if another process holds it, OSError if it is not writable.
     """
-    # The folder itself may be a link: whoever names it in the configuration chose where that leads.
+    # The folder itself may be a symlink: the configuration names it on purpose.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
@@ -45,17 +45,14 @@ def lock(folder: Path) -> int:
 
 
 def unlock(held: int) -> None:
-    """Let the folder go."""
+    """Release the folder."""
     os.close(held)
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Open the file, made if it is missing, and bring its schema up to date.
-
-    Raises StateError, OSError, or sqlite3.Error; `is_damage` tells whether the file itself is broken.
-    """
+    """Open or create the file, and migrate its schema. Raises StateError, OSError, or sqlite3.Error (see `is_damage`)."""
     path = folder / NAME
-    for suffix in _BESIDE:
+    for suffix in _SUFFIXES:
         refuse_odd(folder / (NAME + suffix))
     _make(path)
     connection = sqlite3.connect(
@@ -73,24 +70,24 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Make the file, for its owner only: SQLite would let all read it, and -wal and -shm take its rights.
+    """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-    A file that is there is not even opened. Closing it would give up every lock that this process's other
-    connections hold on it (fcntl(2)), and the next reader from outside would remove the -wal under them.
+    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
+    and the next outside reader would remove the -wal under them.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    # Not quick_check: what is missing in an index is missed by every read that uses it.
+    # Not quick_check: rows missing in an index are missed by each read that uses it.
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")
 
 
 def is_damage(error: BaseException) -> bool:
-    """Is the file broken, rather than the disk full, away or read-only?"""
+    """Return True if the file is damaged, rather than the disk full, missing or read-only."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
@@ -100,15 +97,15 @@ def is_damage(error: BaseException) -> bool:
 
 
 def move_aside(folder: Path, t: float) -> Path:
-    """Rename a damaged file; returns where it now is. Of those moved before, the oldest are removed."""
+    """Rename a damaged file and return its new path; delete the oldest such files."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
-    for suffix in _BESIDE:
-        beside = folder / (NAME + suffix)
-        if beside.exists():
-            beside.rename(folder / (aside.name + suffix))
+    for suffix in _SUFFIXES:
+        path = folder / (NAME + suffix)
+        if path.exists():
+            path.rename(folder / (aside.name + suffix))
     moved = folder.glob(f"{NAME}.damaged-*")
-    old = sorted((each for each in moved if each.name[-4:] not in _BESIDE), reverse=True)
+    old = sorted((each for each in moved if each.name[-4:] not in _SUFFIXES), reverse=True)
     for each in old[DAMAGED_KEPT:]:
-        for suffix in _BESIDE:
+        for suffix in _SUFFIXES:
             (folder / (each.name + suffix)).unlink(missing_ok=True)
     return aside

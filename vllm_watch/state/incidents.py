@@ -1,4 +1,4 @@
-"""Incidents as they were last told, and what was learnt of their targets: read at the start, and put as they change."""
+"""Incidents and learnt state of their targets: read at start, written as they change."""
 
 import sqlite3
 import time
@@ -26,53 +26,51 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""How long the start waits for what was kept: reading 20,000 incidents takes a second, and a watcher that
-is just being replaced needs up to five to let the folder go."""
+"""Limit of the wait at start: reading 20,000 incidents takes a second, and a watcher being replaced needs up to five
+to release the folder."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Incidents that ended: so many are kept of one target, and of all together: some 2 KB each."""
+"""Ended incidents kept, per target and in total: some 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
-"""... and for so long: the month that a report looks back over."""
+"""Ended incidents are kept for a month, the period of a report."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""What was learnt of a target that has not been seen for so long is removed."""
+"""Learnt state of a target is removed after this time unseen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What could be read."""
+    """Stored incidents and learnt state."""
 
     open: tuple[Incident, ...] = ()
-    ended: tuple[Incident, ...] = ()  # the last ones, oldest end first
+    ended: tuple[Incident, ...] = ()  # the latest, oldest end first
     learnt: tuple[Learnt, ...] = ()
 
 
 class IncidentTable:
-    """The tables `incident` and `watch`."""
+    """Tables `incident` and `watch`."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._open: dict[
-            str, IncidentEvent
-        ] = {}  # by id: the last event of each that has not ended
+        self._open: dict[str, IncidentEvent] = {}  # by id: last event of open incidents
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:
-        """Return what an earlier run has kept; nothing where it cannot be had in time, which the worker tells."""
+        """Return the state stored by an earlier run; nothing after a timeout, which the worker reports."""
         read = partial(self._read, ended_max)
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # Before any row of ours: nobody goes on with what is open in a file that can be read only later.
-            self._worker.put("strangers", self._end_strangers)
+            # Before any of our rows: open incidents of a file that is readable only later are never resumed.
+            self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Have these written soon: incidents, and the fleet's state, before anything that is asked for from now on."""
+        """Write these soon; incidents and the fleet's state go before any later request."""
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
@@ -88,12 +86,12 @@ class IncidentTable:
     # --- in the worker's thread
 
     def begin(self, _: sqlite3.Connection) -> None:
-        """The file may be new, in the place of a damaged one: what is open is written again."""
+        """Write open incidents again: the file may be new, after a damaged one."""
         for event in list(self._open.values()):
             self._put(event)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Open incidents are never removed."""
+        """Remove old rows; open incidents stay."""
         db.execute(
             "DELETE FROM incident WHERE resolved_t IS NOT NULL AND resolved_t < ?",
             (t - ENDED_SECONDS_MAX,),
@@ -128,11 +126,11 @@ class IncidentTable:
                 self._damaged(f"incident {name}", error)
 
     def _damaged(self, what: str, error: Exception) -> None:
-        cause = f"a kept entry is damaged: {what}: {error!r}"
+        cause = f"a stored entry is damaged: {what}: {error!r}"
         self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
 
-    def _end_strangers(self, db: sqlite3.Connection) -> None:
-        """What is open was never taken up; rows of ours are written after this."""
+    def _end_leftovers(self, db: sqlite3.Connection) -> None:
+        """End open incidents that were never resumed, before our own rows are written."""
         now = time.time()
         for incident in self._parsed(db.execute(_OPEN).fetchall()):
             over = ended(incident, now, "superseded")

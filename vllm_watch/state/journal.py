@@ -1,7 +1,7 @@
-"""The restart journal: every attempt, every wish of a person, and what holds until somebody ends it.
+"""The restart journal: all attempts, operators' actions and standing entries such as a pause.
 
-Each write is on the disk before it returns. Whatever cannot be written or read raises JournalError, and the guard then
-refuses: without a journal nothing is restarted.
+Each write is on disk before it returns. If a write or read fails, JournalError is raised and the guard refuses:
+without a journal nothing is restarted.
 """
 
 import contextlib
@@ -21,29 +21,29 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""A disk that takes longer to flush one row is not one to rely on."""
+"""A disk that takes longer to flush one row is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
-"""Attempts and wishes are kept for a year and a month: what an audit asks for."""
+"""Attempts and actions are kept for a year and a month, as an audit requires."""
 
 KEPT_MAX = 20_000
-"""... and at most so many of each, of some 1 KB."""
+"""Limit of attempts and of actions, of some 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: something that was written is gone, so nobody knows what was spent; a person must accept that."""
+"""Standing entry: records were lost, so the budget spent is unknown; a person must accept that."""
 
 _BEGUN = "begun"
-"""Standing entry: since when this file is kept."""
+"""Standing entry: when this file was begun."""
 
 
 def approval(incident_id: str, target: str) -> str:
-    """The standing entry of a person's yes to a restart."""
+    """Return the name of the standing entry for a person's approval."""
     return f"approval {incident_id} {target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that somebody wanted or changed, and what came of it."""
+    """One request or change, with its result."""
 
     t: float  # Unix seconds
     actor: str
@@ -59,13 +59,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Entry):
-    """An attempt, as an entry of its own at the time at which it began."""
+    """An attempt as an entry, at the time it began."""
 
     attempt: Attempt
 
     @classmethod
     def of(cls, attempt: Attempt) -> "Attempted":
-        """Return it in the words of the journal."""
+        """Return the attempt's entry."""
         text = f"{attempt.state}: {attempt.text}" if attempt.text else attempt.state
         if attempt.payoff_ratio is not None:
             text += f"; payoff {attempt.payoff_ratio:+.0%}"
@@ -78,81 +78,79 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the journal has to tell."""
+    """Content of the journal for people."""
 
-    lost: str | None  # what of it is gone and not accepted yet, in words
-    older: bool  # are there older entries, which were asked for and are left out?
+    lost: str | None  # loss not yet accepted
+    older: bool  # True if older entries were left out
     entries: tuple[Entry, ...]  # oldest first
 
 
-def _said(attempt: Attempt) -> dict[str, Any]:
-    """As the disk has it; without a gang older versions can read it."""
+def _to_json(attempt: Attempt) -> dict[str, Any]:
+    """Return the attempt for JSON; older versions can read it if it has no gang."""
     said = asdict(attempt)
     return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
 
 
 class Journal:
-    """The tables `attempt`, `audit` and `standing`."""
+    """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where`: the worker of our own state folder, or the folder of another process; None: in memory."""
+        """`where`: our own state folder's worker, or another process's folder; None: in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
-        self.trouble: str | None = "it was not opened yet"  # why nothing can be written, in words
+        self.trouble: str | None = "it was not opened yet"  # why writes fail
 
     async def open(self) -> None:
-        """Write and read; a trouble is kept in `trouble` and mended by a later write that succeeds."""
+        """Test the file; `trouble` has a failure until a later write succeeds."""
         await self.probe()
 
     async def probe(self) -> None:
-        """Write what is there already, for nothing but to learn whether the disk takes it. Never raises."""
+        """Test a write that changes nothing. Never raises."""
         with contextlib.suppress(JournalError):
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Finish what is under way, within a moment, where the folder is another's; ours goes on."""
+        """Finish pending writes to another process's folder, within a moment; our own worker continues."""
         if self._closes:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert the attempt, or replace what is known of its id. Its call uses up the yes that it had."""
+        """Insert or replace the attempt; its hook call consumes the approval."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:
             if spent is not None:
                 db.execute("DELETE FROM standing WHERE name = ?", (spent,))
-            seal.renew(db)
+            seal.update_sums(db)
 
         await self._write(
             "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
-            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _said(attempt),
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _to_json(attempt),
             changed=changed,
         )  # fmt: skip
 
     async def note(self, entry: Entry) -> None:
-        """Write down what somebody wanted."""
         await self._write(
             "INSERT INTO audit (t, said) VALUES (?, ?)",
             entry.t,
             asdict(entry),
-            changed=seal.noted,
+            changed=seal.add_audit_row,
         )
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
-        """Have this hold from now on; None ends it."""
+        """Set a standing entry; None removes it."""
         if said is None:
             await self._write("DELETE FROM standing WHERE name = ?", name)
         else:
             await self._write("INSERT OR REPLACE INTO standing VALUES (?, ?)", name, said)
 
     async def standing(self) -> dict[str, dict[str, Any]]:
-        """All that holds, by name."""
         rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
         return {name: self._read(said, dict) for name, said in rows}
 
     async def told(self, since_t: float, entries_max: int) -> Told:
-        """Return the last entries and attempts since then. Raises JournalError."""
+        """Return the latest entries and attempts since then. Raises JournalError."""
         lost = await self.loss()
         entries = await self.entries(since_t, entries_max + 1)
         attempts = map(Attempted.of, await self.attempts(None, since_t))
@@ -160,12 +158,12 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """What of the history was lost and is not accepted yet, in words."""
+        """Return the loss not yet accepted, or None."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
     async def accept_loss(self, actor: str, reason: str) -> str | None:
-        """Go on without what was lost, which is returned; None: nothing was. Raises JournalError."""
+        """Accept and return the loss, or None. Raises JournalError."""
         lost = await self.loss()
         if lost is not None:
             await self.set(LOST, None)
@@ -176,7 +174,7 @@ class Journal:
         return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
-        """The attempts that began since then, of one group or of all, oldest first."""
+        """Return attempts that began since then, of one group or all, oldest first."""
         rows = await self._rows(
             "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
             " ORDER BY began_t, rowid", since_t, group,
@@ -184,14 +182,14 @@ class Journal:
         return tuple(self._read(said, Attempt) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
-        """The last wishes since then, oldest first."""
+        """Return the latest actions since then, oldest first."""
         rows = await self._rows(
             "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
         )
         return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
     def _read(self, said: object, make: Callable[..., _T]) -> _T:
-        """An entry that is not ours makes what was spent unknown."""
+        """Parse an entry; a foreign one makes the spent budget unknown."""
         try:
             return make(**unpacked(said))
         except (ValueError, TypeError) as error:
@@ -206,7 +204,7 @@ class Journal:
         self,
         statement: str,
         *values: object,
-        changed: Callable[[sqlite3.Connection], None] = seal.renew,
+        changed: Callable[[sqlite3.Connection], None] = seal.update_sums,
     ) -> None:
         def write(db: sqlite3.Connection) -> None:
             columns = [packed(each) if isinstance(each, Mapping) else each for each in values]
@@ -224,14 +222,14 @@ class Journal:
         except (ValueError, TypeError) as error:
             self.trouble = f"an entry cannot be written: {error}"
             raise JournalError(self.trouble, "Report it") from error
-        if writes:  # a disk that is full, or read-only, is still read
+        if writes:  # reads also succeed on a full or read-only disk
             self.trouble = None
         return done
 
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """A file that has lost something, or took the place of a damaged one, does not know what was spent."""
+        """Note a loss: in a file that lost writes or replaced a damaged one, the spent budget is unknown."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss
@@ -242,10 +240,10 @@ class Journal:
             db.execute(insert, (LOST, packed({"t": time.time(), "why": why})))
         if not known:
             db.execute(insert, (_BEGUN, packed({"t": time.time()})))
-        seal.renew(db, pruned=True)
+        seal.update_sums(db, pruned=True)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """What is older or more than an audit asks for goes."""
+        """Remove rows beyond the limits of an audit."""
         for table, column in (("attempt", "began_t"), ("audit", "t")):
             # S608: names of our own tables
             db.execute(f"DELETE FROM {table} WHERE {column} < ?", (t - KEPT_SECONDS,))  # noqa: S608
@@ -254,11 +252,11 @@ class Journal:
                 f" (SELECT rowid FROM {table} ORDER BY {column} DESC LIMIT ?)",
                 (KEPT_MAX,),
             )
-        seal.renew(db, pruned=True)
+        seal.update_sums(db, pruned=True)
 
 
 class PassingJournal(Journal):
-    """For mode observe without a state folder: it ends with the process. Nothing may be done on it."""
+    """In memory, for mode observe without a state folder. Nothing may be restarted with it."""
 
     def __init__(self) -> None:
         super().__init__(None)

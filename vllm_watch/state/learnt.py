@@ -1,6 +1,4 @@
-"""What one target's judgement needs to go on. Without a database: a watcher without a state folder has none, and still
-hands this over when it reloads.
-"""
+"""One target's learnt state. Apart from the database: a watcher without a state folder hands it over on reload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """Of one target, or of this host, as its Watch exports it."""
+    """State of one target, or of this host, as exported by its Watch."""
 
     target: str
     group: str

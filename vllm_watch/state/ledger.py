@@ -1,4 +1,4 @@
-"""What notifiers were told, and what waits to be told: a row for each phase of what each of them is told of."""
+"""The notifiers' ledger: sent and pending notifications, one row per notifier and phase."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,30 +10,30 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A flush takes milliseconds; a message waits no longer for a disk that hangs."""
+"""A flush takes milliseconds; a message does not wait longer for a hanging disk."""
 
-Key = tuple[str, str, str]  # notifier, id of what it is told of, name of the phase
+Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One phase, for one notifier."""
 
-    t: float  # Unix seconds: since when it is to be told
-    sent_t: float | None  # None: it waits
-    message: str | None  # idempotency key of the message that it is, or was, in
-    said: Mapping[str, Any]  # what it is told of, as it then was
+    t: float  # Unix seconds: due since
+    sent_t: float | None  # None: pending
+    message: str | None  # idempotency key of its message
+    said: Mapping[str, Any]  # the subject at that time
 
 
 class LedgerTable:
-    """The table `notice`."""
+    """Table `notice`."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._files = 0
 
     async def read(self) -> list[tuple[Key, Row]]:
-        """All rows, in the order in which they were first written. Raises StateError."""
+        """Return all rows, in the order first written. Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
             found = [
@@ -46,9 +46,9 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Have these on the disk; a row that is None is removed. Raises StateError.
+        """Write the rows to disk; None removes one. Raises StateError.
 
-        Returns False where nothing was written, since the file is a new one that lacks all rows of before.
+        Returns False without writing if the file is new and lacks all earlier rows.
         """
 
         def write(db: sqlite3.Connection) -> bool:
@@ -66,7 +66,7 @@ class LedgerTable:
 
 
 def _said(text: object) -> dict[str, Any]:
-    """Empty where it is damaged."""
+    """Return an empty dict if damaged."""
     try:
         return unpacked(text)
     except (TypeError, ValueError):

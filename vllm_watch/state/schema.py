@@ -1,7 +1,6 @@
-"""The schema of the state file, as the list of steps that lead to it.
+"""The schema of the state file, as a list of migrations.
 
-To change the schema, add a step at the end; a step that was released is never changed. The file carries
-the number of steps it has taken (`PRAGMA user_version`).
+To change the schema, append a step; never change a released one. `PRAGMA user_version` counts the steps taken.
 """
 
 import sqlite3
@@ -9,10 +8,10 @@ import sqlite3
 from vllm_watch.errors import StateError
 
 APPLICATION_ID = 0x766C6C77
-""""vllw": says whose file it is (`PRAGMA application_id`)."""
+""""vllw": identifies our files (`PRAGMA application_id`)."""
 
 MIGRATIONS: tuple[str, ...] = (
-    # 1: incidents as they were last told, and what each target's judgement needs to go on.
+    # 1: incidents and each target's learnt state.
     """
     CREATE TABLE incident (
         id TEXT PRIMARY KEY,
@@ -55,7 +54,7 @@ MIGRATIONS: tuple[str, ...] = (
         said TEXT NOT NULL         -- in JSON
     );
     """,
-    # 4: who was told what.
+    # 4: sent notifications.
     """
     CREATE TABLE notice (
         notifier TEXT NOT NULL,    -- its name in the configuration
@@ -68,7 +67,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (notifier, matter, phase)
     );
     """,
-    # 5: whether all that was written is there (seal.py). One row.
+    # 5: detection of lost writes (seal.py). One row.
     """
     CREATE TABLE seal (
         generation TEXT NOT NULL,
@@ -82,10 +81,10 @@ MIGRATIONS: tuple[str, ...] = (
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a file, new or old, to the present schema, each step in a transaction of its own.
+    """Migrate a new or old file, each step in its own transaction.
 
     Raises:
-        StateError: the file is another program's, or a newer vllm-watch has written it.
+        StateError: the file belongs to another program or a newer vllm-watch.
         sqlite3.Error: it cannot be read or written.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()

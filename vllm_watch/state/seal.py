@@ -1,8 +1,8 @@
-"""What tells that the state file is the whole of what was written to it.
+"""Detects lost writes of the state file.
 
-SQLite takes an empty file for a new one, and a -wal that is cut or gone for one that had less in it. So the file has a
-generation, a count of its durable writes and a sum over the rows of the journal; generation and count stand in a marker
-beside it, too, written after each durable write. A file that knows less than its marker has lost something.
+SQLite takes an empty file for a new one, and accepts a cut or missing -wal. So the file has a generation, a count of its
+durable writes and a sum over the journal's rows; generation and count are also in a marker file next to it, written
+after each durable write. A file behind its marker has lost something.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""What the guard decides on, and what only grows. A flipped bit in a text is no damage to SQLite."""
+"""Tables that the guard decides on, and the append-only one. To SQLite, a flipped bit in a text is not damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The identity of a file, and how much was written to it."""
+    """A file's identity and number of writes."""
 
-    generation: str  # "" in a marker that cannot be read
+    generation: str  # "" in an unreadable marker
     writes: int  # durable ones
 
     def to_line(self) -> bytes:
-        said = f"{self.generation} {self.writes:020d}"
-        return f"{said} {zlib.crc32(said.encode()):08x}\n".encode()
+        text = f"{self.generation} {self.writes:020d}"
+        return f"{text} {zlib.crc32(text.encode()):08x}\n".encode()
 
     @classmethod
     def of_line(cls, line: bytes) -> "Seal":
@@ -43,16 +43,16 @@ class Seal:
         return cls("", 0)
 
 
-def marked(folder: Path) -> Seal | None:
-    """What the marker says; None: there is none. Raises OSError."""
+def read_marker(folder: Path) -> Seal | None:
+    """Return the marker, or None if there is none. Raises OSError."""
     try:
         return Seal.of_line(regular_file.read(folder / NAME, _BYTES_MAX))
     except FileNotFoundError:
         return None
 
 
-def mark(folder: Path, seal: Seal) -> None:
-    """Write the marker, to the disk. Raises OSError."""
+def write_marker(folder: Path, seal: Seal) -> None:
+    """Write the marker to disk. Raises OSError."""
     held = opener(str(folder / NAME), os.O_WRONLY | os.O_CREAT)
     try:
         os.pwrite(held, seal.to_line(), 0)
@@ -62,7 +62,7 @@ def mark(folder: Path, seal: Seal) -> None:
 
 
 def of(db: sqlite3.Connection) -> Seal:
-    """The file's own. Raises sqlite3.Error, also where it has none."""
+    """Return the file's own seal. Raises sqlite3.Error, also if it is missing."""
     row = db.execute("SELECT generation, writes FROM seal").fetchone()
     if row is None or not isinstance(row[0], str) or not isinstance(row[1], int):
         raise sqlite3.DatabaseError("malformed: it has no generation")
@@ -70,41 +70,38 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """One more durable write, and more than `least`; to be called in its transaction."""
+    """Increment the count to more than `least`, within the write's transaction."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 
 
-def renew(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """What the guard decides on has changed, in this transaction; `pruned`: the table audit, too."""
+def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
+    """Update the sum of the guard's tables, within the transaction; `pruned`: of audit too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
-def noted(db: sqlite3.Connection) -> None:
-    """A row was added to the table audit, in this transaction."""
+def add_audit_row(db: sqlite3.Connection) -> None:
+    """Add the new row of audit to its sum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """What the file has lost of what its marker knows, in words; None: nothing.
-
-    Raises sqlite3.DatabaseError where a row is not what was written.
-    """
+    """Return what the file lost since its marker, or None. Raises sqlite3.DatabaseError if a row was altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):
-        raise sqlite3.DatabaseError("malformed: a row of the journal is not what was written")
+        raise sqlite3.DatabaseError("malformed: a row of the journal was altered")
     if marker is None or (not marker.generation and seal.writes):
         return None
     if marker.generation != seal.generation:
         return "the state file was removed, emptied or replaced"
     missing = marker.writes - seal.writes
     if missing > 0:
-        return f"the last {missing} writes are not in it: the -wal beside it was removed, cut or damaged"
+        return f"the last {missing} writes are missing: the -wal next to it was removed, cut or damaged"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the state folder: a word for the metric, a cause and a remedy for people."""
+"""Troubles with the state folder: a reason for the metric, cause and remedy for people."""
 
 import errno
 import sqlite3
@@ -9,7 +9,7 @@ from vllm_watch.errors import StateError
 from vllm_watch.state import file
 
 REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
-"""`refused`: held by another process, or written by a newer version; `entry`: one entry could not be used."""
+"""`refused`: held by another process, or written by a newer version; `entry`: one entry is unusable."""
 
 
 class Trouble(NamedTuple):
@@ -30,20 +30,20 @@ _DENIED_BY_SQLITE = frozenset(
 
 
 def of(error: BaseException, folder: Path) -> Trouble:
-    """Say what this error means for the operator."""
+    """Return the trouble behind an error."""
     if isinstance(error, StateError):
         return Trouble("refused", error.cause, error.remedy)
     if file.is_damage(error):
-        remedy = "It was moved aside and a new one was begun; look at the disk."
+        remedy = "It was moved aside and a new one was begun; check the disk."
         return Trouble("damaged", f"the state file in {folder} was damaged: {error}", remedy)
     number = error.errno if isinstance(error, OSError) else None
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if number in _FULL or code == sqlite3.SQLITE_FULL:
-        return Trouble("full", f"no room in {folder}: {error}", "Make room on that disk.")
+        return Trouble("full", f"no space in {folder}: {error}", "Free space on that disk.")
     if number == errno.ELOOP:
-        remedy = "Remove the link, and see who may write to the folder."
+        remedy = "Remove the link, and check the folder's permissions."
         return Trouble("not_writable", f"{folder}: {error}", remedy)
     if number in _DENIED or code in _DENIED_BY_SQLITE:
         remedy = "Make the folder writable for the user that vllm-watch runs as."
         return Trouble("not_writable", f"{folder} cannot be written: {error}", remedy)
-    return Trouble("io", f"{folder}: {error}", "Look at that disk and at the kernel's log.")
+    return Trouble("io", f"{folder}: {error}", "Check that disk and the kernel's log.")

@@ -1,10 +1,10 @@
-"""The state folder's one worker: one thread, one connection, one queue; what was asked for first is on disk first.
+"""The state folder's worker: one thread, one connection, one queue, written in order.
 
-There are two ways in. `put` returns at once: its row waits, and is tried again, until the disk has it. `do` waits for an
-answer, and raises where the disk does not take it. All rows that were put are on disk before anything that `do` writes:
-so nothing is done, and nobody is told, for an incident that a kill -9 would lose.
+`put` returns at once: its row is retried until it is on disk. `do` waits for the result, and raises if the disk fails.
+All rows that were put are on disk before anything that `do` writes: no restart and no message for an incident that a
+kill -9 would lose.
 
-The event loop waits for no disk without bound, and a thread that hangs in one does not keep the process from ending.
+The event loop never waits for a disk without a limit, and a thread that hangs in one does not block exit.
 """
 
 import asyncio
@@ -30,29 +30,29 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""After a failure: until rows that wait are tried again, unless something that is asked for tries them sooner."""
+"""After a failure: delay before rows are retried, unless a request retries them sooner."""
 
 CLOSE_SECONDS = 3.0
-"""How long stopping may wait for the last write."""
+"""Limit of the wait for the last write at stop."""
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Rows that wait for a disk, each of some KB; beyond it the oldest is forgotten."""
+"""Limit of pending rows, of some KB each; beyond it the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
-Tell = Callable[[str | None, str | None, float], None]
-"""One of troubles.REASONS and the cause, or None and None: it was written; and Unix time."""
+OnWrite = Callable[[str | None, str | None, float], None]
+"""Called with one of troubles.REASONS and the cause, or None and None after success; and Unix time."""
 
 
 class Table(Protocol):
-    """What one part of the watcher keeps in the file. Its methods are called in the worker's thread."""
+    """A part of the file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """A connection was made, perhaps to a new file in the place of a damaged one."""
+        """Handle a new connection, perhaps to a new file after a damaged one."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove what is older or more than is kept, at Unix time `t`."""
+        """Remove rows beyond age and number limits, at Unix time `t`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,47 +63,47 @@ class _Job:
 
 
 class Worker:
-    """One folder's. `tables` are told of each new connection."""
+    """Worker of one folder; calls `tables` on each new connection."""
 
-    def __init__(self, folder: Path | None, tell: Tell | None = None) -> None:
-        """With `tell` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are
-        logged, and `tell` is called in the event loop after each attempt to write. Without it another process's file
-        is read and written as it is. `folder` None: a file in memory, which ends with the worker.
+    def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
+        """With `on_write` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
+        and `on_write` is called in the event loop after each write. Without, another process's file is used as it is.
+        `folder` None: a file in memory, which ends with the worker.
         """
-        self.connection = Connection(folder, own=tell is not None)
+        self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
-        self._tell = tell
+        self._on_write = on_write
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._wake = threading.Condition()  # guards what follows
+        self._wake = threading.Condition()  # guards the fields below
         self._jobs: deque[_Job] = deque()
         self._rows: dict[Hashable, Work] = {}
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
-        # The thread's own:
-        self._failing: str | None = None  # the cause that was logged
-        self._retry_s = 0.0  # monotonic: rows wait until then
+        # Only used by the thread:
+        self._failing: str | None = None  # cause last logged
+        self._retry_s = 0.0  # monotonic: no retry before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
-        """Have this written soon; it takes the place of what still waits under its key.
+        """Write this soon, in place of a pending row of the same key.
 
-        `learnt`: it may be lost with the power, and waits until nobody waits for an answer.
+        `learnt`: may be lost in a power failure, and is written while no request waits.
         """
         with self._wake:
             rows = self._learnt if learnt else self._rows
             rows.pop(key, None)
             rows[key] = write
             _bound(rows, LEARNT_MAX if learnt else ROWS_MAX)
-            self._begun()
+            self._wake_thread()
 
     async def do(
         self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
     ) -> _T:
-        """Return what `work` returns. What it writes is one transaction, and on disk then.
+        """Return the result of `work`; its writes are one transaction, on disk by then.
 
-        Raises StateError where that cannot be, or is not known after so many seconds; what was not begun by then
-        never is. Other exceptions of `work` are passed on.
+        Raises StateError on failure or timeout; work that has not begun by then is dropped. Other exceptions of `work`
+        pass through.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -111,9 +111,9 @@ class Worker:
             if self._closing:
                 raise StateError(f"{self.folder} is closed", "Start vllm-watch again")
             self._jobs.append(job)
-            self._begun()
+            self._wake_thread()
         try:
-            # Shielded: what a caller that is cancelled has asked for is done all the same.
+            # Shielded: a cancelled caller's request is still carried out.
             async with asyncio.timeout(seconds):
                 done: _T = await asyncio.shield(asyncio.wrap_future(job.done))
                 return done
@@ -122,20 +122,20 @@ class Worker:
             with self._wake, contextlib.suppress(ValueError):
                 self._jobs.remove(job)
             cause = f"{self.folder} did not answer within {seconds:.0f} s"
-            trouble = Trouble("io", cause, "Look at that disk")
+            trouble = Trouble("io", cause, "Check that disk")
             self.report(trouble, lasting=True)
             raise StateError(trouble.cause, trouble.remedy) from None
 
     async def close(self) -> None:
-        """Write what waits, if that takes no longer than a moment, and let the folder go."""
+        """Write pending rows if that takes only a moment, and release the folder."""
         with self._wake:
             self._closing = self.connection.closing = True
             self._wake.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
-    def _begun(self) -> None:
-        """Wake the thread, or start it. A daemon thread: see above."""
+    def _wake_thread(self) -> None:
+        """Wake or start the thread. A daemon thread, so a hanging disk does not block exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
             self._thread.start()
@@ -143,7 +143,6 @@ class Worker:
 
     @property
     def folder(self) -> Path:
-        """Where the file is."""
         return self.connection.folder
 
     # --- in the thread
@@ -153,19 +152,19 @@ class Worker:
         while not last:
             job, last = self._next()
             if job is not None:
-                self._answer(job)
+                self._run_job(job)
                 continue
             try:
-                if self._keep(learnt=True):
+                if self._write_rows(learnt=True):
                     self._succeeded()
                 if not last:
                     self._prune()
-            except Exception as error:  # noqa: BLE001 - a bug in one row must not end what journal and ledger need
+            except Exception as error:  # noqa: BLE001 - a bug in one row must not stop journal and ledger
                 self._failed(error)
-        self.connection.let_go()
+        self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Wait for something to do. None: rows; True: there will be no more."""
+        """Wait for work. Returns None for rows, and True at the end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -177,10 +176,10 @@ class Worker:
                 return self._jobs.popleft(), False
             return None, self._closing
 
-    def _answer(self, job: _Job) -> None:
+    def _run_job(self, job: _Job) -> None:
         try:
             if job.writes:
-                self._keep(learnt=False)
+                self._write_rows(learnt=False)
             if not job.done.set_running_or_notify_cancel():
                 return
             if job.writes:
@@ -189,36 +188,36 @@ class Worker:
             else:
                 done = job.work(self._connected())
         except (StateError, OSError, sqlite3.Error) as error:
-            _settle(job.done, self._failed(error))
-        except Exception as error:  # noqa: BLE001 - it is the caller's
-            _settle(job.done, error)
+            _fail_job(job.done, self._failed(error))
+        except Exception as error:  # noqa: BLE001 - passed to the caller
+            _fail_job(job.done, error)
         else:
-            # A read says nothing while writes fail: a disk that is full, or read-only, is still read.
+            # A read proves nothing while writes fail: a full or read-only disk is still readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
-    def _keep(self, *, learnt: bool) -> bool:
-        """Write the rows that wait, if there are any. Raises what the disk says; they wait on then."""
+    def _write_rows(self, *, learnt: bool) -> bool:
+        """Write pending rows; return False if there are none. On an error they stay pending."""
         with self._wake:
             rows, self._rows = self._rows, {}
-            lessons: dict[Hashable, Work] = {}
+            learnt_rows: dict[Hashable, Work] = {}
             if learnt:
-                lessons, self._learnt = self._learnt, {}
-        if not rows and not lessons:
+                learnt_rows, self._learnt = self._learnt, {}
+        if not rows and not learnt_rows:
             return False
         try:
             with self._transaction(durable=bool(rows)) as db:
-                for key, write in (*rows.items(), *lessons.items()):
+                for key, write in (*rows.items(), *learnt_rows.items()):
                     try:
                         write(db)
                     except (TypeError, ValueError) as error:
                         cause = f"{key} cannot be written: {error!r}"
                         self.report(Trouble("entry", cause, "Report it: the rest is kept."))
         except BaseException:
-            with self._wake:  # what came meanwhile is newer
+            with self._wake:  # newer rows win
                 self._rows = _bound({**rows, **self._rows}, ROWS_MAX)
-                self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)
+                self._learnt = _bound({**learnt_rows, **self._learnt}, LEARNT_MAX)
             raise
         return True
 
@@ -231,7 +230,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and where it is `durable` on the disk at the end."""
+        """Commit all or nothing; if `durable`, on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
@@ -257,21 +256,21 @@ class Worker:
         else:
             if new and self.connection.loss is not None:
                 cause = f"the history in {self.folder} is damaged: {self.connection.loss}"
-                self.report(Trouble("damaged", cause, "Look at the disk; see vllm-watch journal"))
+                self.report(Trouble("damaged", cause, "Check the disk; see vllm-watch journal"))
         if new:
             for table in self.tables:
                 table.begin(db)
         return db
 
-    # --- how it goes
+    # --- results
 
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """Tell of a trouble, and log it; one that lasts is logged once."""
-        if self._tell is not None and not (lasting and trouble.cause == self._failing):
+        """Report and log a trouble; a lasting one is logged once."""
+        if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:
             self._failing = trouble.cause
-        self._in_loop(trouble.reason, trouble.cause)
+        self._notify(trouble.reason, trouble.cause)
 
     def _failed(self, error: Exception) -> StateError:
         self.connection.close()
@@ -282,19 +281,19 @@ class Worker:
         return StateError(trouble.cause, trouble.remedy)
 
     def _succeeded(self) -> None:
-        if self._tell is not None and self._failing is not None:
+        if self._on_write is not None and self._failing is not None:
             _log.info("state_kept_again", folder=str(self.folder))
         self._failing, self._retry_s = None, 0.0
-        self._in_loop(None, None)
+        self._notify(None, None)
 
-    def _in_loop(self, reason: str | None, cause: str | None) -> None:
-        if self._tell is not None and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
-                self._loop.call_soon_threadsafe(self._tell, reason, cause, time.time())
+    def _notify(self, reason: str | None, cause: str | None) -> None:
+        if self._on_write is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._on_write, reason, cause, time.time())
 
 
-def _settle(done: "Future[Any]", error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # nobody waits any more
+def _fail_job(done: "Future[Any]", error: Exception) -> None:
+    with contextlib.suppress(InvalidStateError):  # the caller has given up
         done.set_exception(error)
 
 

@@ -94,7 +94,7 @@ async def _obey(gates):
                 running = asyncio.create_task(_kill(gates, float(start), over))
                 await asyncio.sleep(0)  # it has begun
             case ["drain", start]:
-                gates.looked(_looked(float(start)))
+                gates.scraped(_looked(float(start)))
                 gates.draining("llama", on=True)
             case ["free"]:
                 gates.draining("llama", on=False)

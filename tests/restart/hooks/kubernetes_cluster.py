@@ -71,7 +71,7 @@ async def asked_from_a_pod(tmp_path, monkeypatch):
     folder = tmp_path / "pod"
     _, context = certified(folder)
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
-    monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
     async with FakePods().running(context) as server:
         server.add("pods", pod())
         yield Cluster(server, folder)

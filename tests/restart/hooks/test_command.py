@@ -36,10 +36,10 @@ async def run(script, **more):
     ("script", "outcome", "text"),
     [
         ("exit 0", "done", "/bin/sh ended with status 0"),
-        ("echo busy; exit 75", "failed", "/bin/sh ended with status 75, to be tried again: busy"),
+        ("echo busy; exit 75", "failed", "/bin/sh ended with status 75: try again later: busy"),
         ("echo no such unit >&2; exit 5", "uncertain", "/bin/sh ended with status 5: no such unit"),
-        ("kill -9 $$", "uncertain", "/bin/sh was ended by signal 9"),
-        ("kill -9 $PPID; sleep 30", "uncertain", "how /bin/sh ended is not known"),
+        ("kill -9 $$", "uncertain", "/bin/sh was killed by signal 9"),
+        ("kill -9 $PPID; sleep 30", "uncertain", "the exit status of /bin/sh is unknown"),
         (
             "echo api_key=hunter2; exit 1",
             "uncertain",
@@ -103,7 +103,7 @@ async def test_flood_of_output_is_bounded(tmp_path):
     """Who writes faster than anybody looks meets an error of writing, and takes no more memory."""
     script = f"head -c 200000000 /dev/zero; echo $? > {tmp_path}/status; exit 1"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child, "_LOOK_SECONDS", 20.0)
+        patch.setattr(child, "_POLL_SECONDS", 20.0)
         result = await run(script)
     assert result.outcome == "uncertain"
     assert (tmp_path / "status").read_text() == "1\n"
@@ -122,7 +122,7 @@ async def test_nothing_is_left_of_what_was_ended(tmp_path, stopped):
     if stopped == "timeout":
         result = await running
         assert (result.outcome, result.text) == (
-            "uncertain", "/bin/sh was ended after 3 s with all it started",
+            "uncertain", "/bin/sh was ended after 3s with all its children",
         )  # fmt: skip
     else:
         running.cancel()
@@ -244,9 +244,9 @@ ENDED = {
     "it could not be started": (child.Ended(unable="no"), "failed", "/bin/sh cannot be run: no"),
     "processes of it are left": (
         child.Ended(timed_out=True, left=2, tail="busy"), "uncertain",
-        "/bin/sh was ended after 20 s with all it started; 2 of its processes could not be ended: busy"),
-    "killed": (child.Ended(status=-15), "uncertain", "/bin/sh was ended by signal 15"),
-    "not known": (child.Ended(tail="?"), "uncertain", "how /bin/sh ended is not known: ?"),
+        "/bin/sh was ended after 20s with all its children; 2 of its processes could not be ended: busy"),
+    "killed": (child.Ended(status=-15), "uncertain", "/bin/sh was killed by signal 15"),
+    "not known": (child.Ended(tail="?"), "uncertain", "the exit status of /bin/sh is unknown: ?"),
 }  # fmt: skip
 
 

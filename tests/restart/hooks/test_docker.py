@@ -47,7 +47,9 @@ async def test_status_is_the_outcome(daemon, status, outcome):
     result = await hook(daemon.path).restart(CALL)
     assert result.outcome == outcome
     if status not in (204, 304):
-        assert result.text == f"the daemon says of container vllm: {status} what the daemon says"
+        assert (
+            result.text == f"the daemon answered for container vllm: {status} what the daemon says"
+        )
     assert len(daemon.asked) == 1
 
 
@@ -85,7 +87,7 @@ async def test_daemon_that_breaks_off_is_uncertain(daemon):
     [
         ({"Status": "exited"}, "does not run: it is exited"),
         ({"Status": "paused"}, "does not run: it is paused"),
-        ({"Status": "restarting"}, "about to start container vllm again itself"),
+        ({"Status": "restarting"}, "about to restart container vllm itself"),
     ],
 )
 async def test_container_that_does_not_run_is_left_alone(daemon, state, words):
@@ -115,7 +117,7 @@ async def test_container_started_since_is_spared(daemon, seconds, refused):
     said = await asking.refusal(call(process_start_time=STARTED + seconds))
     assert (said is not None) is refused
     if refused:
-        assert said == "container vllm was started after the observed server: it is another one"
+        assert said == "container vllm was started after the observed server: it is a different one"
 
 
 async def test_daemon_that_is_not_there_did_nothing(daemon, tmp_path):
@@ -124,8 +126,8 @@ async def test_daemon_that_is_not_there_did_nothing(daemon, tmp_path):
     cases = {
         hook(tmp_path / "none.sock"): "none.sock cannot be reached: No such file or directory",
         hook(tmp_path / "file"): "file cannot be reached: Connection refused",
-        hook(daemon.path, "../x"): "says of ../x: 404",
-        hook(daemon.path, "other"): "says of other: 404 No such container: other",
+        hook(daemon.path, "../x"): "answered for ../x: 404",
+        hook(daemon.path, "other"): "answered for other: 404 No such container: other",
     }
     for asking, words in cases.items():
         assert words in await asking.refusal(CALL)
@@ -136,7 +138,7 @@ async def test_daemon_that_is_not_there_did_nothing(daemon, tmp_path):
 async def test_what_is_no_engine_api_is_refused(daemon):
     """An answer that is JSON and nothing of a container is not trusted."""
     daemon.container = ["what"]
-    assert "is no Engine API" in await hook(daemon.path).refusal(CALL)
+    assert "does not serve the Engine API" in await hook(daemon.path).refusal(CALL)
 
 
 @pytest.mark.parametrize("policy", ["", "no", "on-failure", "always", "unless-stopped"])

@@ -49,7 +49,7 @@ class Site:
         return await self.gates.answer("llama", which, started, "10.0.0.7") is not None
 
     def looks(self, started=START, outcome="ok"):
-        self.gates.looked(
+        self.gates.scraped(
             TargetSignals(
                 target="llama", t=time.time(), up=outcome == "ok", outcome=outcome, state="serving",
                 state_text="", process_start_time=started,
@@ -86,7 +86,7 @@ async def test_restart_is_done_when_the_server_has_ended(site, end):
             site.looks(START + 60)
     result = await task
     assert (result.outcome, result.text) == (
-        "done", "the probe failed as it was told, and the server has ended",
+        "done", "the probe failed, and the server has ended",
     )  # fmt: skip
     assert not await site.asked()
     assert site.notes.entries == [("gate_liveness", "ok", "kill"), ("gate_liveness", "kill", "ok")]
@@ -122,7 +122,7 @@ async def test_port_that_was_closed_before_says_nothing(site):
     ("starts", "of", "words"),
     [
         ([], CALL, "no liveness probe of llama has ever asked"),
-        ([START + 60], CALL, "began after the observed server"),
+        ([START + 60], CALL, "started after the observed server"),
         ([None], call(), "known neither from vLLM nor from its probe"),
         ([START], CALL, None),
         ([START - 600], CALL, None),  # a shell that loads a model first, then begins vLLM
@@ -225,7 +225,7 @@ async def test_rehearsal_asks_the_daemon_whether_a_probe_asks():
             assert await (await session.get(url)).text() == "ok\n"
         first = (await beside.rehearse(CALL))[0]
         assert first.ok
-        assert "it would be told to fail" in first.text
+        assert "it would fail" in first.text
         unknown = (await beside.rehearse(call(target="x")))[0]
         assert (unknown.ok, unknown.text) == (False, "No target is named 'x'")
         assert await beside.refusal(CALL) == "only the running daemon can do this"

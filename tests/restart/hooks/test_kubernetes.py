@@ -139,10 +139,10 @@ NOT_TO_BE_TOUCHED = {
     "is being deleted already": {"metadata": pod()["metadata"] | {"deletionTimestamp": STARTED}},
     "does not run: it is Pending": {"status": {"phase": "Pending"}},
     "does not run: it is Succeeded": {"status": {"phase": "Succeeded"}},
-    "about to start pod llama-0 again itself: vllm, CrashLoopBackOff": {
+    "about to restart pod llama-0 itself: vllm, CrashLoopBackOff": {
         "status": containers(waiting={"reason": "CrashLoopBackOff"})
     },
-    "about to start pod llama-0 again itself: vllm, ContainerCreating": {
+    "about to restart pod llama-0 itself: vllm, ContainerCreating": {
         "status": containers(waiting={"reason": "ContainerCreating"})
     },
     "vllm in pod llama-0 has ended": {"status": containers(terminated={"exitCode": 0})},
@@ -190,7 +190,7 @@ async def test_pod_and_namespace_must_be_known(cluster):
     assert "the pod of llama is not known" in await hook.refusal(call(namespace=NAMESPACE))
     assert await hook.refusal(call(pod="llama-0")) is None  # in our own namespace
     elsewhere = await cluster.hook(namespace="other").refusal(CALL)
-    assert "pod llama-0 in namespace other is not to be had: HTTP 404" in elsewhere
+    assert "pod llama-0 in namespace other is not available: HTTP 404" in elsewhere
     (cluster.folder / "namespace").unlink()
     assert "the namespace of llama is not known" in await hook.refusal(call(pod="llama-0"))
 
@@ -304,7 +304,7 @@ NOT_TO_BE_ROLLED_OUT = {
     "a rollout of Deployment llama is under way: 1 of 2": {"replicas": 2},
     "OnDelete": {"updateStrategy": {"type": "OnDelete"}},
     "only a part of it": {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
-    "is none of deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
+    "does not belong to deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
 }
 
 

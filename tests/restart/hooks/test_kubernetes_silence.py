@@ -27,13 +27,13 @@ async def cluster(tmp_path, monkeypatch):
         yield found
 
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 
 
 @pytest.fixture
 def waits(cluster, monkeypatch):
     """What is waited for between tries, by its true measures; it takes no time."""
-    monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", POLL_SECONDS)
     return Waits(monkeypatch, kubernetes_hook).seconds
 
 
@@ -205,7 +205,7 @@ async def test_eviction_is_asked_for_again(cluster, waits, asked, waited):
     cluster.server.instead = [looked(cluster, "pods", "llama-0"), no]
     result = await cluster.hook().restart(CALL)
     assert (result.outcome, waits[0]) == ("done", waited)
-    assert set(waits[1:]) <= {LOOK_SECONDS}
+    assert set(waits[1:]) <= {POLL_SECONDS}
 
 
 async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
@@ -224,7 +224,7 @@ async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
     cluster.server.instead = [still, answered("{}"), oh, again, gone]
     result = await cluster.hook().restart(CALL)
     assert (result.outcome, result.text) == ("done", "pod llama-0 was evicted; it is gone")
-    assert (waits, len(looks)) == ([LOOK_SECONDS] * 3, 5)
+    assert (waits, len(looks)) == ([POLL_SECONDS] * 3, 5)
 
 
 async def test_rollout_that_meets_newer_versions_ends_after_four_tries(cluster):

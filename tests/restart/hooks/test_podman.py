@@ -159,7 +159,7 @@ async def test_container_that_was_stopped_is_left_alone(container):
 
 async def test_container_that_is_gone_is_told(podman):
     """Podman's own 404 is understood."""
-    assert "says of vllm: 404 no container with name or ID" in await hook(podman).refusal(CALL)
+    assert "answered for vllm: 404 no container with name or ID" in await hook(podman).refusal(CALL)
     status, _ = await engine_api.restart(base.Tools(), podman.socket, "vllm", 1, 10)
     assert status == 404
 

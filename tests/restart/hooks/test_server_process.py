@@ -140,7 +140,7 @@ async def test_server_that_nobody_starts_again(serve):
     """Without a supervisor that is seen, a command that only ends it is refused."""
     vllm = serve()
     refused = await why_not(vllm.call())
-    assert refused.startswith("nothing is known to start it again: ")
+    assert refused.startswith("nothing is known to restart it: ")
 
 
 SERVERS = {

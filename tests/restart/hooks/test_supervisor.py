@@ -76,7 +76,7 @@ def systemd(tmp_path):
             None,
             "it is not the main process of vllm.service",
         ),
-        ({"Restart": "always", "dead": True}, None, "systemd cannot be asked"),
+        ({"Restart": "always", "dead": True}, None, "systemd does not answer"),
     ],
 )
 async def test_systemd_must_restart_always(systemd, unit, relaunches, words):
@@ -109,7 +109,7 @@ async def test_container_whose_daemon_cannot_be_asked_is_not_known(tmp_path):
     """Docker's default is to start nothing again: what cannot be asked is no yes."""
     found = await supervisor.of(base.Tools(environ={}), server(DOCKER), (tmp_path / "none.sock",))
     assert found.relaunches is None
-    assert "whose restart policy is not known" in found.text
+    assert "its restart policy is unknown" in found.text
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_end_of_the_server_must_end_the_container(above, relaunches):
     ("cgroup", "relaunches", "words"),
     [
         ("/user.slice/user-0.slice/session-3.scope", False, "a login session"),
-        ("/", None, "nothing is found that would start it again (its cgroup is /)"),
+        ("/", None, "no supervisor was found (its cgroup is /)"),
         (None, None, "its cgroup is not known"),
     ],
 )

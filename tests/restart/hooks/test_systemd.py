@@ -52,7 +52,7 @@ def hook(tools, **more):
 async def test_unit_begins_anew(machine, tmp_path):
     """A restart is done when systemd has begun another invocation, not when it took the request."""
     result = await hook(machine({}, seconds=0.7)).restart(CALL)
-    assert (result.outcome, result.text) == ("done", "systemd has started vllm.service again")
+    assert (result.outcome, result.text) == ("done", "systemd restarted vllm.service")
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     restarts = [line for line in asked if "restart" in line.split()]
     assert restarts == ["--system --no-pager restart --no-block --no-ask-password -- vllm.service"]
@@ -62,7 +62,7 @@ async def test_unit_that_does_not_begin_anew_is_uncertain(machine):
     """Taken and not carried out in time: it may still be."""
     result = await hook(machine({}), timeout_seconds=1.5).restart(CALL)
     assert result.outcome == "uncertain"
-    assert "has not begun again within 1.5 s" in result.text
+    assert "has not started within 1.5 s" in result.text
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_what_systemd_does_not_take_is_said(machine, status, text, outcome
     [
         (None, "is not-found"),
         ({"LoadState": "masked"}, "is masked"),
-        ({"ActiveState": "activating", "SubState": "auto-restart"}, "about to start vllm.service again itself"),
+        ({"ActiveState": "activating", "SubState": "auto-restart"}, "about to restart vllm.service itself"),
         ({"ActiveState": "activating", "SubState": "start"}, "is activating (start)"),
         ({"ActiveState": "deactivating", "SubState": "stop-sigterm"}, "is deactivating (stop-sigterm)"),
         ({"ActiveState": "failed", "SubState": "failed", "Result": "start-limit-hit"}, "started too often"),
@@ -157,7 +157,7 @@ async def test_real_systemctl_is_understood():
     settings = SystemdHook(name="a", unit="vllm-watch-no-such-unit.service")
     refused = await systemd.Hook(settings, base.Tools()).refusal(CALL)
     assert refused is not None
-    assert "is not-found" in refused or "systemd cannot be asked" in refused
+    assert "is not-found" in refused or "systemd does not answer" in refused
 
 
 async def test_rehearsal_says_what_to_do_about_another_unit(machine):
@@ -193,7 +193,7 @@ class Unit:
         self.looks += 1
         shown = self._shown.pop(0) if len(self._shown) > 1 else self._shown[0]
         if shown is None:
-            raise HookError("systemd cannot be asked", "wait")
+            raise HookError("systemd does not answer", "wait")
         return shown
 
     async def _restart(self, tools, unit, *, user):
@@ -272,7 +272,7 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
         replace(UNIT, invocation="b"),
     )
     told = call(process_start_time=observed)
-    words = "no process of vllm.service started when the observed server did: it is another one"
+    words = "no process of vllm.service started when the observed server did: it is a different one"
     asking = hook(base.Tools())
     assert await asking.refusal(told) == (words if another else None)
     [found, *_] = await asking.rehearse(told)

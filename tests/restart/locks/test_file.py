@@ -98,7 +98,7 @@ async def test_so_many_in_an_hour(tmp_path: Path) -> None:
     assert (await used.acquire("w1", "a2")).held is True
     await used.release()
     refused = await lock(tmp_path, per_hour=1).acquire("w2", "a3")
-    assert (refused.held, refused.text[:36]) == (False, "1 of 1 restarts in an hour are spent")
+    assert (refused.held, refused.text[:34]) == (False, "1 of 1 restarts per hour are spent")
 
     path = tmp_path / "gpu.lock.json"
     document = json.loads(path.read_text())

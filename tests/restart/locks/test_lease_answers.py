@@ -289,9 +289,9 @@ async def test_so_many_that_were_left_are_remembered(
     async with cluster(tmp_path) as here:
         assert (await here.lock().acquire("w1", "a0")).held is True
         watcher = here.watcher()
-        watcher.leave("a0", 0.0, used=False)
+        watcher.release_later("a0", 0.0, used=False)
         for number in range(others):
-            watcher.leave(f"b{number}", 0.0, used=False)
+            watcher.release_later(f"b{number}", 0.0, used=False)
         assert (await here.lock(watcher).acquire("w1", "a1")).held is not forgotten
 
 
@@ -299,7 +299,7 @@ async def test_what_was_left_is_given_back_once(tmp_path: Path) -> None:
     """An attempt whose asking failed may be asked for again by the same process, and then keeps its slot."""
     async with cluster(tmp_path) as here:
         watcher = here.watcher()
-        watcher.leave("a1", 0.0, used=False)
+        watcher.release_later("a1", 0.0, used=False)
         assert (await here.lock(watcher).acquire("w1", "a0")).held is True
         assert (await here.lock(watcher, slots=2).acquire("w1", "a1")).held is True
         assert (await here.lock(watcher, slots=3).acquire("w1", "a2")).held is True

@@ -156,7 +156,7 @@ def test_so_many_in_an_hour(at: float, may: bool) -> None:
     change = Watcher("w2").take(spend(2, per_hour=2), at, "next", Limits(slots=1, per_hour=2))
     assert (change.record is not None) is may, change.text
     if not may:
-        assert change.text == "2 of 2 restarts in an hour are spent by all who share it"
+        assert change.text == "2 of 2 restarts per hour are spent by all users of the lock"
 
 
 def test_hour_of_what_is_under_way_has_not_begun() -> None:

@@ -1,1 +1,1 @@
-"""Ways to restart an engine, one kind per file: each module here with a `Hook` is one, the others help."""
+"""Restart hooks: each module with a `Hook` is one kind, the others are helpers."""

@@ -1,7 +1,7 @@
-"""The contract of every restart hook: it restarts one server, once, and says honestly how that ended.
+"""The contract of restart hooks: restart one server, once, and report the result honestly.
 
-A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. It
-judges nothing: whether it may be called is the guard's, whether it helped is verify's.
+A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. The guard
+decides about calls and verify judges the result; a hook does neither.
 """
 
 import os
@@ -18,38 +18,38 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""How a call ended: it did what it was asked; it would not and did nothing; it could not and surely did
-nothing that matters; it may have acted. Only `failed` may be tried again, within the same attempt."""
+"""Outcomes of a call: done; refused, nothing was done; failed, and certainly changed nothing that matters; may have
+acted. Only `failed` is retried, within the same attempt."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What hooks and locks need of the watcher, beside their settings: every kind is built alike."""
+    """The watcher's resources for hooks and locks; the same for every kind."""
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""  # our own Kubernetes namespace; empty: there is none
+    namespace: str = ""  # our own Kubernetes namespace, if any
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps that others read
-    gates: Gates | None = None  # what the daemon tells probes; None: this is not the daemon
-    watcher_url: str = ""  # where the daemon serves, for who is not the daemon
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # as whom it is asked
-    watcher_tls: ssl.SSLContext | bool = True  # whom to trust there; True: as the system does
+    unix_time: Callable[[], float] = time.time  # for timestamps in shared records
+    gates: Gates | None = None  # None: not in the daemon
+    watcher_url: str = ""  # of the daemon, for other processes
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for it
+    watcher_tls: ssl.SSLContext | bool = True  # trust for it; True: the system's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """Everything a hook is told. None: unknown, or there is none; a command then has an empty variable."""
+    """A hook's arguments. None: unknown or absent; a command then gets an empty variable."""
 
-    attempt_id: str  # idempotency key: the same for every retry of one attempt
+    attempt_id: str  # idempotency key: the same for all retries of one attempt
     target: str
     url: str
     group: str
     trigger: str  # "incident" | "schedule" | "manual" | "alertmanager"
-    reason: str  # in words
+    reason: str
     engine: str | None = None
     incident_id: str | None = None
     kind: str | None = None
@@ -58,17 +58,16 @@ class HookCall:
     namespace: str | None = None
     pod: str | None = None
     node: str | None = None
-    process_start_time: float | None = None  # Unix seconds, of the server that is to be restarted
+    process_start_time: float | None = None  # Unix seconds, of the server to be restarted
 
     def payload(self) -> dict[str, str | float | None]:
-        """Return all as JSON holds it."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return all as a command's environment: VLLM_WATCH_ATTEMPT_ID and so on.
+        """Return all fields as environment variables: VLLM_WATCH_ATTEMPT_ID and so on.
 
-        VLLM_WATCH_URL would send a vllm-watch that the command runs to the engine: it is the daemon's.
+        Without VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's.
         """
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
@@ -79,7 +78,7 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """How one call ended."""
+    """The result of one call."""
 
     outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
     text: str  # one sentence, without secrets
@@ -87,7 +86,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a rehearsal found."""
+    """One finding of a rehearsal."""
 
     ok: bool
     text: str
@@ -102,11 +101,11 @@ class Hook(Protocol):
     )
 
     async def refusal(self, call: HookCall) -> str | None:
-        """Return why this hook must not be called for this server (nothing would start it again, the
-        process is not found or is another one, the supervisor is waiting), or None. Changes nothing."""
+        """Return why this hook must not be called for this server (nothing starts it again, the process is missing or
+        another one, the supervisor is waiting), or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Restart the server. Never raises but CancelledError; a cancelled call leaves no child behind."""
+        """Restart the server. Raises only CancelledError; a cancelled call leaves no child behind."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Try all that changes nothing: is it reachable, allowed, would it work? For `hook test`."""
+        """Check reachability, permissions and prospects without changing anything. For `hook test`."""

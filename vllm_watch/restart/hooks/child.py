@@ -1,9 +1,8 @@
-"""Runs a command for a hook: bounded in time and output, without a shell, ended with all that it started.
+"""Runs a hook's command: without a shell, with limited time and output, and ends it with all its children.
 
-Between us and the command stands `reaper.py`, which says there how far the ending reaches. The output goes
-into a file in memory that all writers share, and not into a pipe: what the command leaves running on purpose
-would hold a pipe open, and would die of writing to it once we close it. The file cannot grow beyond its
-size; before a writer reaches its end it is wound back.
+`reaper.py` runs between us and the command; its docstring explains its limits. The output goes to a shared file in
+memory instead of a pipe: processes that the command leaves running on purpose would hold a pipe open, and would be
+killed by writing to it after we close it. The file has a fixed size and is rewound before a writer reaches its end.
 """
 
 import asyncio
@@ -23,27 +22,27 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""Written faster than this in one look, a write fails: no command that restarts something says so much."""
-TAIL_BYTES = 2000  # enough for an error message, little enough for a log line
-_WIND_BYTES = 1 << 20
-_LOOK_SECONDS = 0.05
+"""More output within one poll makes a write fail: no command that restarts a server writes this much."""
+TAIL_BYTES = 2000  # fits an error message and a log line
+_REWIND_BYTES = 1 << 20
+_POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
 _REAPER = Path(reaper.__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended."""
+    """The result of a command."""
 
-    status: int | None = None  # its exit status, minus the signal that ended it; None: not known
-    unable: str | None = None  # why it could not be started: surely nothing was done
+    status: int | None = None  # exit status, or minus the signal; None: unknown
+    unable: str | None = None  # why it could not be started: certainly nothing was done
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
-    tail: str = ""  # the last it said, without secrets, on one line or more
+    tail: str = ""  # end of the output, redacted
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
-    """Run it to its end, or end it at the timeout. Cancelled, it ends it too."""
+    """Run the command, and end it at the timeout or if cancelled."""
     with _Output() as output:
         return await _run(argv, environment, timeout_seconds, output)
 
@@ -78,22 +77,22 @@ async def _run(
 async def _wait(
     process: asyncio.subprocess.Process, timeout_seconds: float, output: "_Output"
 ) -> bool:
-    """Wait for the end, and keep the output from its bound; return whether it came in time."""
+    """Wait for the end, rewinding the output; return False on timeout."""
     ended = asyncio.ensure_future(process.wait())
     deadline = asyncio.get_running_loop().time() + timeout_seconds
     try:
         while (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait((ended,), timeout=min(_LOOK_SECONDS, left))
+            await asyncio.wait((ended,), timeout=min(_POLL_SECONDS, left))
             if ended.done():
                 return True
-            output.wind()
+            output.rewind()
         return False
     finally:
         ended.cancel()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Tell the reaper to end all, and see to it that it ends itself."""
+    """Have the reaper end everything, then make sure it ends itself."""
     for number, seconds in ((signal.SIGTERM, reaper.KILL_SECONDS + 2), (signal.SIGKILL, 2)):
         if process.returncode is not None:
             return
@@ -105,8 +104,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Not as arguments and not as the reaper's environment: Python would add to the one, and
-    # everybody can read the other.
+    # Not as arguments, which everybody can read, nor in the reaper's environment, to which Python
+    # adds variables.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:
@@ -135,13 +134,13 @@ def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -
 
 
 class _Output:
-    """What the command says: a file in memory, of which all that writes shares one position."""
+    """The command's output: a file in memory with one position shared by all writers."""
 
     def __enter__(self) -> "_Output":
         self.descriptor = os.memfd_create(
             "vllm-watch-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         )
-        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)  # takes no memory until it is written
+        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)  # uses memory only once written
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         self._before = b""
         return self
@@ -149,14 +148,12 @@ class _Output:
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
 
-    def wind(self) -> None:
-        """Go back to the beginning when much was written."""
-        if os.lseek(self.descriptor, 0, os.SEEK_CUR) >= _WIND_BYTES:
+    def rewind(self) -> None:
+        if os.lseek(self.descriptor, 0, os.SEEK_CUR) >= _REWIND_BYTES:
             self._before = self._last()
             os.lseek(self.descriptor, 0, os.SEEK_SET)
 
     def tail(self) -> str:
-        """Return the end of what was said."""
         said = self._last().decode(errors="replace").replace("\0", "").strip()
         return printable(redacted(said))
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
-TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, later it may be
-ENDING_SECONDS = 8.0  # what ending it takes at most, after the timeout
+TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, try later
+ENDING_SECONDS = 8.0  # longest that ending it takes, after the timeout
 
 
 class Hook:
-    """Runs the command; it is told everything in its environment."""
+    """Runs the command, with the call in its environment."""
 
     def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -43,14 +43,14 @@ class Hook:
             remedy=wrong and "fix argv, or install the program where vllm-watch runs",
         )
         if self._settings.relaunches:
-            text = "the command starts the server again itself: hooks.command says relaunches: true"
+            text = "the command itself restarts the server (hooks.command: relaunches: true)"
             return [found, base.Finding(ok=True, text=text)]
         return [found, await supervisor.finding(self._tools, call)]
 
     def _environment(self, call: base.HookCall) -> dict[str, str]:
         allowed = self._settings.environment
         own = {name: self._tools.environ[name] for name in allowed if name in self._tools.environ}
-        # The kernel takes no NUL, and an attempt is not to fail for one in a reason.
+        # The kernel rejects NUL; one in a reason must not fail an attempt.
         told = {name: value.replace("\0", " ") for name, value in call.environment().items()}
         return own | told
 
@@ -70,16 +70,16 @@ def _judge(settings: CommandHook, ended: child.Ended) -> tuple[str, str]:
     if ended.timed_out:
         left = f"; {ended.left} of its processes could not be ended" if ended.left else ""
         return base.UNCERTAIN, (
-            f"{program} was ended after {settings.timeout_seconds:g} s with all it started{left}{said}"
+            f"{program} was ended after {settings.timeout_seconds:g}s with all its children{left}{said}"
         )
     match ended.status:
         case 0:
             return base.DONE, f"{program} ended with status 0"
         case status if status == TRY_AGAIN_STATUS:
-            return base.FAILED, f"{program} ended with status 75, to be tried again{said}"
+            return base.FAILED, f"{program} ended with status 75: try again later{said}"
         case None:
-            return base.UNCERTAIN, f"how {program} ended is not known{said}"
+            return base.UNCERTAIN, f"the exit status of {program} is unknown{said}"
         case status if status > 0:
             return base.UNCERTAIN, f"{program} ended with status {status}{said}"
         case status:
-            return base.UNCERTAIN, f"{program} was ended by signal {-status}{said}"
+            return base.UNCERTAIN, f"{program} was killed by signal {-status}{said}"

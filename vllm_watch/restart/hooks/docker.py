@@ -1,4 +1,4 @@
-"""Restarts the container that the server is, through Docker's (or Podman's) Engine API.
+"""Restarts the server's container through Docker's (or Podman's) Engine API.
 
 Runbook: docs/hooks/docker.md.
 """
@@ -10,12 +10,12 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot have started before its container; the clocks of both are read a little differently."""
+"""A server cannot start before its container; the two clocks are read with a small difference."""
 _DONE = 204
 
 
 class Hook:
-    """Asks the daemon to restart one container, and waits for its answer."""
+    """Has the daemon restart one container, and waits for its answer."""
 
     def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # By id: what has taken over the name in the meantime is another container.
+            # By id: another container may have taken the name meanwhile.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
@@ -46,7 +46,7 @@ class Hook:
             text = f"the daemon has not answered within {settings.timeout_seconds:g} s"
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
         except aiohttp.ClientError as error:
-            text = f"the daemon was asked, but its answer was cut off: {error}"
+            text = f"the daemon got the request, but its answer was cut off: {error}"
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
         return _judge(container, status, body)
 
@@ -70,29 +70,25 @@ class Hook:
 
 def _unfit(container: engine_api.Container, call: base.HookCall) -> str | None:
     if container.status == "restarting":
-        return f"the daemon is about to start container {container.name} again itself"
+        return f"the daemon is about to restart container {container.name} itself"
     if container.status != "running":
         return f"container {container.name} does not run: it is {container.status}"
     started = call.process_start_time
     if started is None or container.started_t is None:
         return None
     if started < container.started_t - START_TOLERANCE_SECONDS:
-        return (
-            f"container {container.name} was started after the observed server: it is another one"
-        )
+        return f"container {container.name} was started after the observed server: it is a different one"
     return None
 
 
 def _relaunch(container: engine_api.Container) -> base.Finding:
     if container.relaunched:
-        text = (
-            f"restart policy {container.restart_policy}: the daemon also starts it again by itself"
-        )
+        text = f"restart policy {container.restart_policy}: the daemon also restarts it by itself"
         return base.Finding(ok=True, text=text)
     return base.Finding(
         ok=False,
-        text="this hook starts the container again, but with restart policy "
-        f"{container.restart_policy} nothing does when the server ends by itself: vLLM ends with "
+        text="this hook restarts the container, but with restart policy "
+        f"{container.restart_policy} nothing does when the server exits by itself: vLLM exits with "
         "status 0 after its engine died",
         remedy=f"docker update --restart unless-stopped {container.name}",
     )
@@ -102,12 +98,12 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
     if status == _DONE:
         text = f"the daemon has restarted container {container.name}"
         return base.HookResult(outcome=base.DONE, text=text)
-    text = f"the daemon says of container {container.name}: {engine_api.said(status, body)}"
+    text = f"the daemon answered for container {container.name}: {engine_api.answer_text(status, body)}"
     match status:
-        case 304 | 409:  # nothing changed; something else is at it
+        case 304 | 409:  # nothing changed; another operation is in progress
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED
-        case _:  # it may have been stopped and not started
+        case _:  # it may be stopped and not started
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

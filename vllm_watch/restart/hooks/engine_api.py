@@ -1,6 +1,6 @@
-"""Docker's Engine API over its unix socket, which Podman serves too: look at a container, restart it.
+"""Docker's Engine API over its unix socket, also served by Podman: inspects and restarts containers.
 
-Paths carry no version: each daemon then takes its own.
+Paths carry no version: each daemon then uses its own.
 Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
 """
 
@@ -19,63 +19,61 @@ from vllm_watch.restart.hooks import base
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
-ASK_SECONDS = 10.0  # a look takes milliseconds
-_ANSWER_BYTES_MAX = 1 << 20  # of an inspection: some 10 KB, more with many labels and mounts
-_SAID_BYTES_MAX = 2000
+ASK_SECONDS = 10.0  # an inspection takes milliseconds
+_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB, more with many labels and mounts
+_ERROR_BYTES_MAX = 2000
 _OK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What the daemon says of one container."""
+    """A container's inspection."""
 
     id: str
     name: str
     status: str  # "running", "exited", "restarting", "paused" …
     restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
     started_t: float | None  # Unix seconds
-    pid: int | None  # of its main process, as the host counts
+    pid: int | None  # of its main process, in the host's namespace
 
     @property
     def relaunched(self) -> bool:
-        """Does the daemon start it again however it ends?"""
+        """Return True if the daemon restarts it however it ends."""
         return self.restart_policy in ("always", "unless-stopped")
 
 
 async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
-    """Look at a container by name or id.
-
-    Raises:
-        HookError: where the daemon cannot be asked or knows none.
-    """
+    """Inspect a container by name or id. Raises HookError if it is unknown or the daemon does not answer."""
     status, body = await _call(
         tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
     )
     if status != _OK:
         remedy = "check hooks.docker: container, with docker ps -a"
-        raise HookError(f"the daemon at {socket} says of {container}: {said(status, body)}", remedy)
+        raise HookError(
+            f"the daemon at {socket} answered for {container}: {answer_text(status, body)}", remedy
+        )
     try:
         return _container(json_text.read(body))
     except (ValueError, KeyError, TypeError, AttributeError):
-        cause = f"what answers at {socket} is no Engine API"
+        cause = f"{socket} does not serve the Engine API"
         raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
 
 
 async def restart(
     tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """Ask for a restart and wait for its end; return status and the beginning of the body.
+    """Request a restart and wait for its end; return the status and the beginning of the body.
 
     Raises:
-        HookError: where the daemon could not be reached, so that surely nothing was done.
-        aiohttp.ClientError, TimeoutError: where it was asked and its answer was not had.
+        HookError: the daemon could not be reached: certainly nothing was done.
+        aiohttp.ClientError, TimeoutError: the request was sent, but no answer came.
     """
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
-    return await _call(tools, socket, "POST", path, timeout_seconds, _SAID_BYTES_MAX, sure=False)
+    return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 
 
-def said(status: int, body: bytes) -> str:
-    """Return the daemon's own words."""
+def answer_text(status: int, body: bytes) -> str:
+    """Return the status and the daemon's message."""
     try:
         message = str(json_text.read(body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -124,7 +122,7 @@ def _container(document: Any) -> Container:
 
 
 def _unix(text: str) -> float | None:
-    # Nanoseconds and a Z; fromisoformat takes microseconds at most. The year 1 means never.
+    # The daemon writes nanoseconds; fromisoformat takes microseconds at most. Year 1 means never.
     try:
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text))
     except ValueError:

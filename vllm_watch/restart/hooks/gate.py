@@ -1,6 +1,7 @@
-"""Restarts by letting the engine's own liveness probe fail: Kubernetes then restarts its container.
+"""Restarts by failing the engine's own liveness probe: Kubernetes then restarts its container.
 
-No rights are needed, and nothing here can end a server: a probe asks us over HTTP, and fails only on an explicit word about the very server that it stands beside (restart/gates.py).
+Needs no rights, and cannot end a server by itself: a probe asks over HTTP, and fails only on an explicit answer about
+its own server (restart/gates.py).
 Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
 Runbook: docs/hooks/gate.md.
 """
@@ -24,15 +25,15 @@ _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's conta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
-    """What is known of the liveness probe."""
+class _Probe:
+    """State of the liveness probe."""
 
-    asked_seconds: float | None  # since it last asked
-    starts: tuple[float, ...]  # when the containers that asked lately began
+    asked_seconds: float | None  # since its last request
+    starts: tuple[float, ...]  # container starts in recent requests
 
 
 class Hook:
-    """Says "kill" to the probe until the server has ended, or its time is up."""
+    """Answers "kill" to the probe until the server has ended or the time is up."""
 
     def __init__(self, settings: GateHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -51,20 +52,20 @@ class Hook:
             started_t = await self._server_start(call)
         except HookError as error:
             return base.HookResult(outcome=base.REFUSED, text=error.cause)
-        return await self._say_kill(self._gates(), call.target, started_t)
+        return await self._kill(self._gates(), call.target, started_t)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         again = base.Finding(
             ok=True,
-            text="Kubernetes starts the container again, if the pod's restartPolicy is Always: look "
+            text="Kubernetes restarts the container if the pod's restartPolicy is Always: check "
             "with kubectl get pod POD -o jsonpath={.spec.restartPolicy}",
         )
         try:
-            heard = await self._heard(call.target)
-            started_t = _identity(call, heard)
+            probe = await self._probe(call.target)
+            started_t = _identity(call, probe)
         except HookError as error:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy), again]
-        text = f"the liveness probe asked {heard.asked_seconds:.0f} s ago; it would be told to fail"
+        text = f"the liveness probe asked {probe.asked_seconds:.0f} s ago; it would fail"
         text += f" for the server that started at Unix time {started_t:.0f}"
         return [base.Finding(ok=True, text=text), again]
 
@@ -73,39 +74,39 @@ class Hook:
             raise HookError("only the running daemon can do this", "see that vllm-watch run runs")
         return self._tools.gates
 
-    async def _say_kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
+    async def _kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
         seconds = self._settings.timeout_seconds
         with gates.killing(target, started_t, seconds) as kill:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await kill.ended.wait()
             if kill.ended.is_set():
-                text = "the probe failed as it was told, and the server has ended"
-                if not kill.told:
-                    text = "the server has ended, before its probe was told to fail"
+                text = "the probe failed, and the server has ended"
+                if not kill.answers:
+                    text = "the server ended before its probe failed"
                 return base.HookResult(outcome=base.DONE, text=text)
-        if not kill.told:  # surely no probe heard of it
+        if not kill.answers:  # no probe got the answer
             text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
             return base.HookResult(outcome=base.FAILED, text=text)
-        text = f"the probe was told to fail for {seconds:g} s, but the server has not ended yet"
+        text = f"the probe failed for {seconds:g} s, but the server has not ended yet"
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
 
     async def _server_start(self, call: base.HookCall) -> float:
-        """Return the start by which the probe knows the server. Raises HookError where it must not end."""
-        looked_t = self._gates().probes(call.target).looked_start_t
+        """Return the server's start as its probe knows it. Raises HookError if the server must not end."""
+        looked_t = self._gates().probes(call.target).scraped_start_t
         known_t = looked_t if call.process_start_time is None else call.process_start_time
         if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:
-            cause = "the server was restarted since it was observed: it is another one"
-            raise HookError(cause, "wait for the next look")
-        return _identity(call, await self._heard(call.target))
+            cause = "the server was restarted since it was observed: it is a different one"
+            raise HookError(cause, "wait for the next scrape")
+        return _identity(call, await self._probe(call.target))
 
-    async def _heard(self, target: str) -> _Heard:
+    async def _probe(self, target: str) -> _Probe:
         if self._tools.gates is not None:
             probes = self._tools.gates.probes(target)
-            return _Heard(asked_seconds=probes.liveness_asked_seconds, starts=probes.starts)
-        return await self._heard_by_the_daemon(target)
+            return _Probe(asked_seconds=probes.liveness_asked_seconds, starts=probes.starts)
+        return await self._probe_of_daemon(target)
 
-    async def _heard_by_the_daemon(self, target: str) -> _Heard:
+    async def _probe_of_daemon(self, target: str) -> _Probe:
         url = f"{self._tools.watcher_url}/gate/probes"
         timeout = aiohttp.ClientTimeout(total=_ASK_SECONDS)
         try:
@@ -120,36 +121,36 @@ class Hook:
                     ssl=self._tools.watcher_tls,
                 ) as response,
             ):
-                said = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
+                answer = json_text.read(await http_answer.body(response, _ANSWER_BYTES_MAX))
                 if response.status != 200:  # noqa: PLR2004 - HTTP
-                    raise HookError(str(said["error"]), str(said["remedy"]))
-                return _Heard(
-                    asked_seconds=said["liveness_asked_seconds"], starts=tuple(said["starts"])
+                    raise HookError(str(answer["error"]), str(answer["remedy"]))
+                return _Probe(
+                    asked_seconds=answer["liveness_asked_seconds"], starts=tuple(answer["starts"])
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
-            cause = f"whether a probe asks is known to the daemon, which does not answer at {url}"
+            cause = f"only the daemon knows its probes, and it does not answer at {url}"
             raise HookError(cause, "rehearse it while vllm-watch run runs") from None
 
 
-def _identity(call: base.HookCall, heard: _Heard) -> float:
-    """Return the start that the probe will compare. Raises HookError where nothing would, or the wrong one."""
-    if heard.asked_seconds is None:
+def _identity(call: base.HookCall, probe: _Probe) -> float:
+    """Return the start that the probe will compare. Raises HookError if no probe, or the wrong one, would match."""
+    if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
-    if not -SAME_START_SECONDS <= heard.asked_seconds <= ASKED_SECONDS:
-        cause = f"the liveness probe of {call.target} has not asked for {heard.asked_seconds:.0f} s"
+    if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:
+        cause = f"the liveness probe of {call.target} has not asked for {probe.asked_seconds:.0f} s"
         raise HookError(cause, f"{_READ_PAGE}; periodSeconds of 10 at most")
-    if len(heard.starts) > 1:
-        cause = f"probes of {len(heard.starts)} containers ask for {call.target}: which is meant is not known"
+    if len(probe.starts) > 1:
+        cause = f"probes of {len(probe.starts)} containers ask for {call.target}: it is unknown which one is meant"
         raise HookError(
             cause, "give each engine a target of its own; after a restart, wait a minute"
         )
     started_t = call.process_start_time
     if started_t is None:
-        if not heard.starts:
-            cause = "when the server started is known neither from vLLM nor from its probe"
+        if not probe.starts:
+            cause = "the server's start is known neither from vLLM nor from its probe"
             raise HookError(cause, _READ_PAGE)
-        return heard.starts[0]
-    if heard.starts and heard.starts[0] > started_t + SAME_START_SECONDS:
-        cause = "the container whose probe asks began after the observed server: it is another one"
-        raise HookError(cause, "wait for the next look; give each engine a target of its own")
+        return probe.starts[0]
+    if probe.starts and probe.starts[0] > started_t + SAME_START_SECONDS:
+        cause = "the probe's container started after the observed server: it is a different one"
+        raise HookError(cause, "wait for the next scrape; give each engine a target of its own")
     return started_t

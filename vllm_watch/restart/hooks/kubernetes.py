@@ -1,7 +1,7 @@
-"""Restarts through the Kubernetes API server: evicts the pod, or begins a rollout of its workload.
+"""Restarts through the Kubernetes API server: evicts the pod, or starts a rollout of its workload.
 
-An eviction asks the PodDisruptionBudgets, and names the uid of the pod that was looked at: another one that
-has its name is not hit. A rollout is a patch of the pod template that holds only for what was looked at.
+An eviction respects PodDisruptionBudgets and names the uid of the checked pod, so a new pod of the same name is not
+hit. A rollout is a patch of the pod template that applies only to the checked version.
 Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
 Runbook: docs/hooks/kubernetes.md.
 """
@@ -17,23 +17,23 @@ from vllm_watch.restart.hooks import kubernetes_objects as objects
 from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget, judged
 from vllm_watch.settings.hooks import KubernetesHook
 
-LOOK_SECONDS = 2.0
-"""From one look at a pod that is ending to the next: an engine takes seconds to minutes to end."""
+POLL_SECONDS = 2.0
+"""Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Before an eviction that a budget forbids is tried again, where the server does not say: its own word."""
+"""Wait before retrying an eviction that a budget forbids, without a Retry-After from the server: its own default."""
 
 TRIES_MAX = 4
-"""Of a patch that met a newer version of the workload: its status changes with each of its pods."""
+"""Tries of a patch that met a newer version of the workload: its status changes with each of its pods."""
 
-_GRACE_SECONDS = 5.0  # what is under way when the time is up is judged, not cut off
+_GRACE_SECONDS = 5.0  # to judge what is under way when the time is up
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
 class Hook:
-    """Asks the API server, as the service account of our pod."""
+    """Calls the API server with our pod's service account."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -58,8 +58,8 @@ class Hook:
             outcome = base.UNCERTAIN if act is not None and act.begun else surely
             return base.HookResult(outcome=outcome, text=error.cause)
         except TimeoutError:
-            assert act is not None  # noqa: S101 - only it is timed
-            return act.when_time_was_up(self._settings.timeout_seconds)
+            assert act is not None  # noqa: S101 - only its run is timed
+            return act.at_timeout(self._settings.timeout_seconds)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         findings: list[base.Finding] = []
@@ -76,7 +76,7 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """Say what would be done; the server has tried all of it but the doing. Raises HookError, KubernetesError."""
+        """Return what would be done, after a dry run at the server. Raises HookError, KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
@@ -120,16 +120,16 @@ class Hook:
 
 
 class _Act:
-    """One call, and how far it has come."""
+    """One call and its progress."""
 
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # a request that acts was sent, and may have been carried out
-        self._accepted = ""  # what the server has agreed to, in words
-        self._forbidden = ""  # why it does not agree yet
+        self.begun = False  # an acting request was sent, and may have taken effect
+        self._accepted = ""  # what the server accepted, for the result
+        self._forbidden = ""  # why it does not accept yet
 
     async def run(self) -> base.HookResult:
-        """Do it, and see the pod go. Raises HookError, KubernetesError."""
+        """Act and wait for the pod's end. Raises HookError, KubernetesError."""
         pod: Mapping[str, Any] | None
         if self._settings.action == "evict":
             pod = await self._target.pod(alone=True)
@@ -140,12 +140,12 @@ class _Act:
         if result is not None:
             return result
         if pod is not None:
-            await self._gone(pod)
+            await self._wait_gone(pod)
             self._accepted += "; it is gone"
         return base.HookResult(outcome=base.DONE, text=self._accepted)
 
-    def when_time_was_up(self, seconds: float) -> base.HookResult:
-        """Judge what stands when there is no more time."""
+    def at_timeout(self, seconds: float) -> base.HookResult:
+        """Return the result at the timeout."""
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
             return base.HookResult(outcome=base.DONE, text=text)
@@ -156,8 +156,7 @@ class _Act:
         text = f"the API server has not answered within {seconds:g} s"
         return base.HookResult(outcome=outcome, text=text)
 
-    async def _sent(self, request: Awaitable[Answer]) -> Answer:
-        """Have a request that acts answered. Raises KubernetesError."""
+    async def _send(self, request: Awaitable[Answer]) -> Answer:
         self.begun = True
         try:
             return await request
@@ -169,7 +168,7 @@ class _Act:
         name = f"pod {self._target.call.pod}"
         while True:
             try:
-                answer = await self._sent(self._api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(self._api.post(_eviction_path(pod), eviction(pod)))
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -185,7 +184,7 @@ class _Act:
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        """Was the eviction carried out of which no answer came?"""
+        """Return True if the unanswered eviction took effect."""
         answer = await self._api.get(_eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
@@ -198,7 +197,7 @@ class _Act:
         for _ in range(TRIES_MAX):
             patch = await self._target.rollout()
             if patch is not None:
-                answer = await self._sent(self._api.patch(self._target.workload_path, patch))
+                answer = await self._send(self._api.patch(self._target.workload_path, patch))
             if patch is None or answer.ok:
                 self._accepted = f"a rollout of {self._settings.workload} has begun"
                 return None
@@ -207,23 +206,23 @@ class _Act:
             self.begun = False
         return _judge(answer, self._settings.workload)
 
-    async def _gone(self, pod: Mapping[str, Any]) -> None:
+    async def _wait_gone(self, pod: Mapping[str, Any]) -> None:
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # it was agreed to; only the news is late
+                answer = Answer(_SERVER_ERRORS, {})  # accepted already; only the news is late
             if answer.status == _GONE:
                 return
             found = answer.document
             if answer.ok and judged(found, objects.uid, found) != objects.uid(pod):
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def eviction(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Eviction of just this pod."""
+    """Return an Eviction of exactly this pod."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "policy/v1", "kind": "Eviction",
@@ -238,7 +237,7 @@ def _eviction_path(pod: Mapping[str, Any]) -> str:
 
 
 def _judge(answer: Answer, what: str) -> base.HookResult:
-    text = f"the API server says of {what}: {answer.said()}"
+    text = f"the API server answered for {what}: {answer.said()}"
     surely_nothing = answer.status < _SERVER_ERRORS or _TWO_BUDGETS in answer.said()
     outcome = base.REFUSED if surely_nothing else base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

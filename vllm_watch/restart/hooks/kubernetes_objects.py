@@ -1,4 +1,4 @@
-"""What a pod, or a workload, says of itself: may it be restarted, and would anything start it again? Pure.
+"""Judges pods and workloads: fit to be restarted, and started again by a controller. Pure.
 
 Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
 rollout status; lws.sigs.k8s.io.
@@ -13,25 +13,25 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that make a new pod when one is gone, however it ended. A Job does not, once it has given up."""
+"""Owners that replace a pod however it ended. A Job does not, once it has failed for good."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot have started before its container; the kubelet's times are whole seconds."""
+"""A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Annotation of the pod template: another attempt is another template, the same one changes nothing."""
+"""Pod template annotation: another attempt changes the template, the same one does not."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Where objects of one kind are, and where their pod templates."""
+    """API path of a kind, and the paths of its pod templates."""
 
     kind: str
     resource: str
     root: str  # of the API group and version
-    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last one is always there
+    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last always exists
 
     @property
     def group(self) -> str:
@@ -56,17 +56,17 @@ WORKLOADS = {
 
 
 def kind_of(workload: str) -> Workload:
-    """Return the kind of `deployment/NAME` and its like."""
+    """Return the kind of `deployment/NAME`."""
     return WORKLOADS[workload.partition("/")[0]]
 
 
 def uid(found: Mapping[str, Any]) -> str:
-    """Return the object's own id, which no other one ever has."""
+    """Return the object's unique id."""
     return str(found["metadata"]["uid"])
 
 
 def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None) -> str | None:
-    """Say why this pod must not be touched for the server that was observed at `url`, or None."""
+    """Return why this pod must not be touched for the server observed at `url`, or None."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"pod {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -79,7 +79,7 @@ def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None
         waiting = (container.get("state") or {}).get("waiting")
         if waiting is not None:
             why = waiting.get("reason", "it is being started")
-            return f"Kubernetes is about to start {name} again itself: {container['name']}, {why}"
+            return f"Kubernetes is about to restart {name} itself: {container['name']}, {why}"
         if (container.get("state") or {}).get("terminated") is not None:
             return f"{container['name']} in {name} has ended; Kubernetes decides whether it starts again"
     return _another(pod, name, url, process_start_time)
@@ -94,11 +94,11 @@ def _another(
     known = [each for each in began if each is not None]
     if not known or min(known) <= process_start_time + START_TOLERANCE_SECONDS:
         return None
-    return f"{name} was started after the observed server: it is another one"
+    return f"{name} was started after the observed server: it is a different one"
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Return the statuses of the containers that may be the server: those that declare its port, else all."""
+    """Return the statuses of containers that may be the server: those that declare its port, else all."""
     port = urlsplit(url).port
     declared = {
         container["name"]
@@ -121,21 +121,21 @@ def _unix(text: Any) -> float | None:
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
-    """Say why nothing would start a new pod in its place, or None."""
+    """Return why nothing would start a replacement pod, or None."""
     name = f"pod {pod['metadata']['name']}"
     owners = [
         each for each in pod["metadata"].get("ownerReferences") or [] if each.get("controller")
     ]
     if not owners:
-        return f"nothing starts {name} again: it has no controller"
+        return f"nothing replaces {name}: it has no controller"
     kind = str(owners[0].get("kind"))
     if kind not in CONTROLLERS:
-        return f"nothing is known to start {name} again: its controller is a {kind}"
+        return f"nothing is known to replace {name}: its controller is a {kind}"
     return None
 
 
 def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
-    """Say why a rollout of this workload must not be begun, or would do nothing, or None."""
+    """Return why a rollout of this workload must not start, or would do nothing; else None."""
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     name = f"{kind.kind} {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -159,7 +159,7 @@ def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
 
 
 def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Is the pod one of this workload's?"""
+    """Return True if the pod belongs to this workload."""
     labels = pod["metadata"].get("labels") or {}
     if kind.kind == "LeaderWorkerSet":
         return bool(labels.get(LWS_NAME_LABEL) == found["metadata"]["name"])
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that begins a rollout of just what was looked at; None: it has begun already."""
+    """Return the merge patch that starts a rollout of exactly this version; None if it has started."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -176,7 +176,7 @@ def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[s
     for path in kind.templates:
         template = _at(found, path)
         if template is None and path != kind.templates[-1]:
-            continue  # a LeaderWorkerSet may have one template for all
+            continue  # a LeaderWorkerSet may have a single template
         annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
         if annotations.get(ATTEMPT) == attempt_id:
             return None

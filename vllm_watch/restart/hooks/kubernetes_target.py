@@ -1,4 +1,4 @@
-"""The pod and the workload of one call, as the API server shows them: found, and fit to be restarted, or not."""
+"""Finds the pod and the workload of one call through the API server, and checks them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -11,14 +11,14 @@ from vllm_watch.settings.hooks import KubernetesHook
 
 _T = TypeVar("_T")
 
-REMEDY = "look with kubectl get pod -o yaml; docs/hooks/kubernetes.md says what is asked for"
+REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """What one call is about. Everything is looked at again each time."""
+    """Target of one call. Objects are read again each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
-        """Raises KubernetesError where this is no pod, HookError where the namespace is not known."""
+        """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
         self.api = Api(in_cluster(tools.environ), tools.session)
         self.call = call
         self.namespace = settings.namespace or call.namespace or self.api.access.namespace
@@ -29,8 +29,10 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the target's pod, which may be restarted; `alone`: only it, so that its controller must
-        make another. Raises HookError, KubernetesError."""
+        """Return the target's pod if it may be restarted; `alone`: without others, so its controller must replace it.
+
+        Raises HookError, KubernetesError.
+        """
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"
@@ -43,9 +45,8 @@ class KubernetesTarget:
             raise HookError(cause, remedy)
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
-        judged(
-            pod, lambda: (objects.uid(pod), pod["metadata"]["namespace"])
-        )  # an eviction names both
+        # An eviction names both.
+        judged(pod, lambda: (objects.uid(pod), pod["metadata"]["namespace"]))
         wrong = judged(pod, objects.pod_unfit, pod, call.url, call.process_start_time)
         if wrong is not None:
             raise HookError(wrong, REMEDY)
@@ -55,10 +56,7 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch that begins a rollout of the workload; None: this attempt has begun it already.
-
-        Raises HookError, KubernetesError.
-        """
+        """Return the patch that starts a rollout; None if this attempt started it. Raises HookError, KubernetesError."""
         name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = judged(found, objects.rollout, kind, found, self.call.attempt_id)
@@ -68,20 +66,20 @@ class KubernetesTarget:
         if wrong is not None:
             raise HookError(wrong, "wait for it, or fix the workload")
         if self.call.pod and not judged(found, objects.belongs, kind, found, await self.pod()):
-            cause = f"pod {self.call.pod} is none of {name}"
+            cause = f"pod {self.call.pod} does not belong to {name}"
             raise HookError(cause, "name the workload of the target's pod")
         return patch
 
     @property
     def workload_path(self) -> str:
-        """Where the configured workload is."""
+        """API path of the configured workload."""
         workload = self._settings.workload
         kind, name = objects.kind_of(workload), workload.partition("/")[2]
         return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
 
 
 def judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
-    """Judge an object; one that does not look as it should is not touched. Raises HookError."""
+    """Judge an object; raise HookError if it is malformed, so it is not touched."""
     try:
         return judge(*arguments)
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -92,4 +90,4 @@ def judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: ob
 def _found(answer: Answer, what: str) -> Mapping[str, Any]:
     if answer.ok and "metadata" in answer.document:
         return answer.document
-    raise HookError(f"{what} is not to be had: {answer.said()}", REMEDY)
+    raise HookError(f"{what} is not available: {answer.said()}", REMEDY)

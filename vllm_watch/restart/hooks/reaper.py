@@ -1,10 +1,9 @@
-"""Runs one command in a process of its own and, when told to stop, ends it with all that it started.
+"""Runs one command in its own process and, when told to stop, ends it with all its descendants.
 
-It is a program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the
-parent of whatever the command leaves behind, also of what forked twice into another session; so by killing
-its children until it has none it reaches all of them. Killed are they when SIGTERM arrives, which comes at
-the timeout and, from the kernel, when vllm-watch itself is gone. When the command ends by itself, what it
-left running is left alone.
+A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all
+orphans of the command, also of those that forked twice into another session; killing its children until none is left
+reaches all. It does so on SIGTERM, which comes at the timeout and, from the kernel, when vllm-watch dies. If the
+command ends by itself, its remaining processes keep running.
 Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
 
@@ -15,9 +14,9 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; what is left after this waits in the kernel
+KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; anything left after this hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class _ToldToStopError(Exception):
@@ -25,12 +24,12 @@ class _ToldToStopError(Exception):
 
 
 def main(spec_descriptor: int, report_descriptor: int) -> None:
-    """Run the command of the spec (argv, environment, parent) and write how it ended."""
+    """Run the command of the spec (argv, environment, parent) and write the report."""
     with os.fdopen(spec_descriptor) as file:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
     try:
-        # First of all, so that no moment is left in which it would end us without a report.
+        # First, so that SIGTERM never ends us without a report.
         signal.signal(signal.SIGTERM, _stop)
         _tie_to(spec["parent"])
         report["status"] = _run(spec["argv"], spec["environment"], report_descriptor)
@@ -43,7 +42,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also in the midst of killing
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also while killing
     raise _ToldToStopError
 
 
@@ -53,28 +52,28 @@ def _tie_to(parent: int) -> None:
         if libc.prctl(option, value, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     if os.getppid() != parent:
-        raise _ToldToStopError  # vllm-watch was gone before the kernel knew whom to tell
+        raise _ToldToStopError  # vllm-watch died before PDEATHSIG was set
 
 
 def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -> int:
     os.set_inheritable(report_descriptor, False)
-    os.environ.update(environment)  # posix_spawnp looks the program up in our PATH
+    os.environ.update(environment)  # posix_spawnp searches our PATH
     ignored_by_python = [signal.SIGPIPE, signal.SIGXFSZ]
     command = os.posix_spawnp(
         argv[0], argv, environment,
         setsid=True, setsigdef=[signal.SIGTERM, *ignored_by_python],
     )  # fmt: skip
     while True:
-        pid, status = os.waitpid(-1, 0)  # orphans too: none of them stays a zombie
+        pid, status = os.waitpid(-1, 0)  # reaps orphans too: no zombies
         if pid == command:
             return os.waitstatus_to_exitcode(status)
 
 
 def _kill_all() -> int:
-    """Kill and reap until no child is left; return how many could not be ended."""
+    """Kill and reap all children; return how many could not be ended."""
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
-        # Killing a parent makes its children ours, so each round reaches one generation more.
+        # A killed parent's children become ours, so each round reaches one more generation.
         for child in _children():
             _kill(child)
         try:
@@ -82,14 +81,14 @@ def _kill_all() -> int:
                 pass
         except ChildProcessError:
             return 0
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return max(1, len(_children()))
 
 
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except OSError:  # another user's (sudo): it is counted as left
+    except OSError:  # another user's (sudo): counted as left
         return
 
 

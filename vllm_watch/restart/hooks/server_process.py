@@ -1,8 +1,7 @@
-"""Finds the one process that is a target's vLLM server, or says why none can be taken for it.
+"""Finds the process of a target's vLLM server, or reports why none is certain.
 
-A process is taken only when all that is known agrees: its command line is vLLM's, it holds the socket of the
-target's port, the target's address is one of its machine's, and it started when
-the server that was observed did. With two that fit, none is taken.
+All known facts must agree: the command line is vLLM's, the process holds the socket of the target's port, the
+target's address is one of its machine's, and it started when the observed server did. If two match, none is taken.
 Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
 """
 
@@ -22,8 +21,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the same clock ticks and boot time; the latter is a whole second and moves by
-one when the clock is set."""
+"""vLLM computes its start from the same clock ticks and boot time; the boot time is a whole second and moves by one
+when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -31,22 +30,18 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server and every process that was there when it was found, by PID."""
+    """A server, with all processes of the same moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
 
     def descendants(self) -> list[ProcessFacts]:
-        """Return what it has started, and what that has, the nearest first."""
+        """Return its descendants, nearest first."""
         return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
-    """Return the server of the call's target.
-
-    Raises:
-        HookError: where none, or more than one, can be taken for it.
-    """
+    """Return the server of the call's target. Raises HookError if none, or more than one, matches."""
     parts = urlsplit(call.url)
     port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
@@ -54,7 +49,7 @@ async def find(tools: base.Tools, call: base.HookCall) -> Server:
 
 
 def is_server(cmdline: tuple[str, ...] | None) -> bool:
-    """Is it the command line of an API server? Engines and workers of one are not."""
+    """Return True for the command line of an API server; False for its engines and workers."""
     if not cmdline:
         return False
     if cmdline[0].startswith("VLLM::"):
@@ -74,13 +69,13 @@ def is_server(cmdline: tuple[str, ...] | None) -> bool:
 
 
 def everything(procfs: Path) -> dict[int, ProcessFacts]:
-    """Return what is known of every process of the tree."""
+    """Return the facts of all processes."""
     reader = ProcReader(procfs)
     try:
         pids = [int(name) for name in os.listdir(procfs) if name.isdigit()]
     except OSError as error:
         cause = f"{procfs} cannot be read: {error.strerror}"
-        raise HookError(cause, "set procfs to where /proc is mounted") from None
+        raise HookError(cause, "set procfs to the mount point of /proc") from None
     read = ((pid, reader.read(pid)) for pid in pids)
     return {pid: facts for pid, facts in read if facts is not None}
 
@@ -98,13 +93,13 @@ def _find(
         told = {pid: _listens(procfs, pid, all_, port, addresses, ours) for pid in candidates}
         candidates = [pid for pid, listens in told.items() if listens]
         if not candidates and None in told.values():
-            cause = f"whose socket port {port} is cannot be seen: servers of other users run here"
+            cause = f"the owner of port {port} is not visible: servers of other users run here"
             remedy = "run vllm-watch as the server's user, or with CAP_SYS_PTRACE and CAP_KILL"
             raise HookError(cause, remedy)
     if not candidates:
         remedy = "check that it runs on this host and listens on that port"
         raise HookError(f"no vLLM server is found by port {port} of {call.url}", remedy)
-    return Server(facts=_the_observed(call, [all_[pid] for pid in candidates]), all=all_)
+    return Server(facts=_observed(call, [all_[pid] for pid in candidates]), all=all_)
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
@@ -122,7 +117,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Does it hold the target's socket? None: what it holds may not be seen."""
+    """Return True if the process or a descendant holds the target's socket; None if this is not readable."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -135,30 +130,28 @@ def _listens(
         return None
 
 
-def _the_observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
+def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
     expected = call.process_start_time
     if expected is not None:
         same = [facts for facts in found if started_at(facts, expected)]
         if not same:
             pids = ", ".join(str(facts.pid) for facts in found)
-            cause = f"process {pid_word(pids)} did not start when the observed server did: it is another one"
-            raise HookError(cause, "wait for the next look; it may have been restarted already")
+            cause = f"process {pid_word(pids)} did not start when the observed server did: it is a different one"
+            raise HookError(cause, "wait for the next scrape; it may have been restarted already")
         found = same
     if len(found) > 1:
         pids = ", ".join(str(facts.pid) for facts in found)
-        raise HookError(
-            f"several servers are found by its port: {pids}", "end the one that is not meant"
-        )
+        raise HookError(f"several servers are found by its port: {pids}", "stop the other one")
     return found[0]
 
 
 def pid_word(pids: str) -> str:
-    """Return the PIDs as a sentence names them."""
+    """Return the PIDs for a sentence."""
     return pids if "," not in pids else f"(one of {pids})"
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """Did it start at this Unix time, as far as that can be told?"""
+    """Return True if it is known to have started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
@@ -187,20 +180,20 @@ async def _addresses(host: str) -> frozenset[str]:
         async with asyncio.timeout(_RESOLVE_SECONDS):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError):
-        cause = f"{host} cannot be resolved, so whether it is this host cannot be told"
+        cause = f"{host} cannot be resolved, so it is unknown whether it is this host"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
 
 
 def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
-    """Return the inodes of the TCP sockets that listen on the port in the process's network namespace."""
+    """Return the inodes of TCP sockets that listen on the port in the process's network namespace."""
     return {
         each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
     }
 
 
 def _same_network(procfs: Path, pid: int) -> bool:
-    """Is the process in our own network namespace?"""
+    """Return True if the process is in our network namespace."""
     try:
         return (
             os.stat(procfs / str(pid) / "ns" / "net").st_ino == os.stat("/proc/self/ns/net").st_ino
@@ -212,6 +205,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Is one of them an address of the process's network namespace? None: of our own."""
+    """Return True if one address belongs to the process's network namespace; pid None: ours."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

@@ -1,9 +1,8 @@
-"""Who would start a server again after it ends with status 0, as the host shows it.
+"""Finds the supervisor that restarts a server after it ends with status 0.
 
-vLLM ends with status 0 after its engine died and after a SIGTERM. So only what starts it again however it
-ends counts: systemd with Restart=always, a container whose policy is always or unless-stopped, Kubernetes.
-And only where the end of the server is the end of what they look at, the unit's or the container's main
-process: a script that goes on without it hides it from them.
+vLLM ends with status 0 after its engine died and after SIGTERM, so only a supervisor that restarts it however it ends
+counts: systemd with Restart=always, a container with policy always or unless-stopped, Kubernetes. The server must also
+be the main process of the unit or container: a script that keeps running hides its end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -24,28 +23,28 @@ _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
 _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
-# They end when their one child ends.
+# They end with their only child.
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
-_SAY = "set relaunches: true, once you have seen something start it again"
+_CONFIRM = "set relaunches: true once you have seen something restart it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """Who looks after a server."""
+    """A server's supervisor."""
 
-    relaunches: bool | None  # None: it cannot be told
+    relaunches: bool | None  # None: unknown
     text: str
-    remedy: str = _SAY
+    remedy: str = _CONFIRM
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Say why ending the server would leave it dead, or None."""
+    """Return why the server would stay down if it ended, or None."""
     found = await finding(tools, call)
     return None if found.ok else found.text
 
 
 async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
-    """Find the target's server and who looks after it."""
+    """Find the target's server and its supervisor."""
     try:
         server = await server_process.find(tools, call)
     except HookError as error:
@@ -54,16 +53,16 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
     if found.relaunches:
         return base.Finding(ok=True, text=found.text)
     return base.Finding(
-        ok=False, text=f"nothing is known to start it again: {found.text}", remedy=found.remedy
+        ok=False, text=f"nothing is known to restart it: {found.text}", remedy=found.remedy
     )
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
-    """Say who would start the server again."""
+    """Find the server's supervisor."""
     cgroup = server.facts.cgroup or ""
     container = _CONTAINER.search(cgroup)
     if "kubepods" in cgroup or _in_our_pod(tools):
-        text = "Kubernetes starts the container again, if the pod's restartPolicy is Always"
+        text = "Kubernetes restarts the container if the pod's restartPolicy is Always"
         return _if_main(server, Supervision(relaunches=True, text=text))
     if container is not None:
         return _if_main(server, await _container(tools, container[1], sockets))
@@ -71,11 +70,11 @@ async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCK
     if units:
         return await _unit(tools, server, units[-1], user="/user@" in cgroup)
     if _SESSION.search(cgroup):
-        text = "it was started in a login session, where nothing starts it again"
+        text = "it was started in a login session, which does not restart it"
         remedy = "run it as a systemd unit with Restart=always, or in a container that restarts"
         return Supervision(relaunches=False, text=text, remedy=remedy)
     return Supervision(
-        relaunches=None, text=f"nothing is found that would start it again (its cgroup is {cgroup or 'not known'})"
+        relaunches=None, text=f"no supervisor was found (its cgroup is {cgroup or 'not known'})"
     )  # fmt: skip
 
 
@@ -86,16 +85,16 @@ async def _unit(tools: base.Tools, server: Server, name: str, user: bool) -> Sup
         return Supervision(relaunches=None, text=f"it belongs to {name}, but {error.cause}")
     if unit.main_pid != server.facts.pid:
         text = f"it is not the main process of {name}, so systemd may not see it end"
-        remedy = "end the unit's script with exec vllm serve …, or " + _SAY
+        remedy = "end the unit's script with exec vllm serve …, or " + _CONFIRM
         return Supervision(relaunches=None, text=text, remedy=remedy)
     if unit.restart != "always":
         text = f"{name} has Restart={unit.restart}: vLLM ends with status 0, so systemd would leave it dead"
         return Supervision(relaunches=False, text=text, remedy="set Restart=always in the unit")
-    return Supervision(relaunches=True, text=f"systemd starts {name} again: Restart=always")
+    return Supervision(relaunches=True, text=f"systemd restarts {name}: Restart=always")
 
 
 async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> Supervision:
-    why = "no Engine API socket is here"
+    why = "no Engine API socket here"
     for socket in sockets:
         if not socket.exists():
             continue
@@ -107,35 +106,33 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
         text = f"container {found.name} has restart policy {found.restart_policy}"
         remedy = f"docker update --restart unless-stopped {found.name}"
         return Supervision(relaunches=found.relaunched, text=text, remedy=remedy)
-    text = f"it runs in container {id_[:12]}, whose restart policy is not known: {why}"
+    text = f"it runs in container {id_[:12]}; its restart policy is unknown: {why}"
     return Supervision(relaunches=None, text=text)
 
 
 def _in_our_pod(tools: base.Tools) -> bool:
-    # From inside, a cgroup path may say nothing. Whose processes we see in a pod are the pod's own.
+    # A container's own cgroup path may be empty. In a pod, all visible processes are the pod's.
     tree = pid_namespace.of_tree(tools.procfs)
     return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
 
 
 def _if_main(server: Server, supervision: Supervision) -> Supervision:
-    """Doubt it where the container would go on without the server."""
+    """Doubt it if the container would keep running without the server."""
     if not supervision.relaunches:
         return supervision
     for above in _above(server):
         if above.name not in _INITS:
-            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may go on without it"
-            remedy = "end the script with exec vllm serve …, or " + _SAY
+            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may keep running without it"
+            remedy = "end the script with exec vllm serve …, or " + _CONFIRM
             return Supervision(relaunches=None, text=text, remedy=remedy)
     return supervision
 
 
 def _above(server: Server) -> list[ProcessFacts]:
-    """Return the processes of the same container that it hangs on, the nearest first."""
+    """Return the server's ancestors in the same container, nearest first."""
     found: list[ProcessFacts] = []
     here = server.facts
-    while (
-        here.pids is None or here.pids[-1] != 1
-    ):  # the first process of a container's PID namespace
+    while here.pids is None or here.pids[-1] != 1:  # 1: first in a container's PID namespace
         parent = server.all.get(here.ppid or 0)
         if parent is None or parent.cgroup != here.cgroup or parent in found:
             break

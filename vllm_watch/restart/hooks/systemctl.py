@@ -1,4 +1,4 @@
-"""Asks systemd about a unit, through its own command `systemctl`.
+"""Queries systemd units through `systemctl`.
 
 Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5).
 """
@@ -9,49 +9,45 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # it answers in milliseconds; a bus that is stuck is given up after this
+ASK_SECONDS = 10.0  # it answers in milliseconds; a stuck bus times out
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# What --user needs to find the user's own systemd; nothing else of our environment is its business.
+# Variables that --user needs to find the user's systemd; nothing else is passed on.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What systemd says of one unit."""
+    """Properties of one unit."""
 
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
     active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
     sub_state: str  # "running", "auto-restart", "dead" …
-    result: str  # how it last ended: "success", "start-limit-hit" …
+    result: str  # last result: "success", "start-limit-hit" …
     restart: str  # its Restart=
-    restarts: int | None  # how often systemd has started it again
-    main_pid: int | None  # as the host counts
-    invocation: str  # another one for each start
+    restarts: int | None  # by systemd
+    main_pid: int | None  # in the host's namespace
+    invocation: str  # new for each start
 
     @property
     def waiting(self) -> bool:
-        """Is systemd between two starts of it?"""
+        """True while systemd waits to restart it."""
         return self.sub_state.startswith("auto-restart")
 
 
 async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
-    """Ask for the unit.
-
-    Raises:
-        HookError: where systemd cannot be asked.
-    """
+    """Return the unit's properties. Raises HookError if systemd does not answer."""
     ended = await _systemctl(tools, user, "show", f"--property={','.join(_PROPERTIES)}", "--", unit)
     if ended.status != 0:
         raise HookError(
-            f"systemd cannot be asked: {_why(ended)}", "see docs/hooks/systemd.md: rights"
+            f"systemd does not answer: {_why(ended)}", "see docs/hooks/systemd.md: rights"
         )
     said = dict(line.split("=", 1) for line in ended.tail.splitlines() if "=" in line)
     if not said.get("ActiveState") or not said.get("LoadState"):
-        raise HookError(f"systemctl says nothing of {unit}", "run systemctl show by hand")
+        raise HookError(f"systemctl shows nothing for {unit}", "run systemctl show by hand")
     return Unit(
         name=unit,
         load_state=said["LoadState"],
@@ -66,7 +62,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Ask for a restart; systemd goes on by itself. Its end says only whether that was accepted."""
+    """Request a restart without waiting; the result only shows whether systemd accepted it."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

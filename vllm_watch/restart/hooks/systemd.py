@@ -1,4 +1,4 @@
-"""Restarts the unit that the server is, through the systemd of this host.
+"""Restarts the server's unit through the host's systemd.
 
 Runbook: docs/hooks/systemd.md.
 """
@@ -10,10 +10,10 @@ from vllm_watch.restart.hooks import base, child, server_process, systemctl
 from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
 
-_LOOK_SECONDS = 0.5
-# systemctl's statuses for what was not begun: no permission, not installed, not configured (LSB).
+_POLL_SECONDS = 0.5
+# systemctl statuses of requests that were not begun: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# What it says, with status 1, where the request never became a job.
+# Messages with status 1 if the request never became a job.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",
@@ -21,7 +21,7 @@ _NOT_BEGUN_TEXTS = (
 
 
 class Hook:
-    """Asks systemd for a restart, and sees that the unit began again."""
+    """Requests a restart from systemd, and waits for the unit's new start."""
 
     def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -33,14 +33,14 @@ class Hook:
             unit = await self._show()
         except HookError as error:
             return error.cause
-        return _unfit(unit) or await self._another(unit, call)
+        return _unfit(unit) or await self._replaced(unit, call)
 
     async def restart(self, call: base.HookCall) -> base.HookResult:
         try:
             before = await self._show()
         except HookError as error:
             return base.HookResult(outcome=base.FAILED, text=error.cause)
-        wrong = _unfit(before) or await self._another(before, call)
+        wrong = _unfit(before) or await self._replaced(before, call)
         if wrong is not None:
             return base.HookResult(outcome=base.REFUSED, text=wrong)
         name, user = self._settings.unit, self._settings.user
@@ -49,19 +49,19 @@ class Hook:
             return _not_accepted(name, ended)
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._begun_anew(before.invocation)
+                await self._wait_restarted(before.invocation)
         except TimeoutError:
             took = f"{self._settings.timeout_seconds:g} s"
-            text = f"systemd took the restart of {name}, but it has not begun again within {took}"
+            text = f"systemd accepted the restart of {name}, but it has not started within {took}"
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
-        return base.HookResult(outcome=base.DONE, text=f"systemd has started {name} again")
+        return base.HookResult(outcome=base.DONE, text=f"systemd restarted {name}")
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         try:
             unit = await self._show()
         except HookError as error:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
-        wrong = _unfit(unit) or await self._another(unit, call)
+        wrong = _unfit(unit) or await self._replaced(unit, call)
         state = f"{unit.name} is {unit.active_state} ({unit.sub_state})"
         remedy = "name the unit that runs this server, and see that it runs"
         return [
@@ -69,26 +69,26 @@ class Hook:
             _relaunch(unit),
             base.Finding(
                 ok=True,
-                text="whether systemd lets us restart it is not tried: that would restart it",
-                remedy="as another user than root a polkit rule is needed: docs/hooks/systemd.md",
+                text="the right to restart it is not tested: that would restart it",
+                remedy="users other than root need a polkit rule: docs/hooks/systemd.md",
             ),
         ]
 
     async def _show(self) -> systemctl.Unit:
         return await systemctl.show(self._tools, self._settings.unit, user=self._settings.user)
 
-    async def _begun_anew(self, invocation: str) -> None:
+    async def _wait_restarted(self, invocation: str) -> None:
         while True:
             try:
                 now = await self._show()
             except HookError:
-                now = None  # systemd itself may be busy; the deadline is the caller's
+                now = None  # systemd may be busy; the caller has the deadline
             if now is not None and now.invocation not in ("", invocation):
                 return
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def _another(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
-        """Say so where the unit is not the server that was observed, as far as /proc shows it."""
+    async def _replaced(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
+        """Return an error if the unit is not the observed server, as far as /proc shows it."""
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:
@@ -100,16 +100,18 @@ class Hook:
         server = server_process.Server(facts=main, all=all_)
         if any(server_process.started_at(each, started) for each in [main, *server.descendants()]):
             return None
-        return f"no process of {unit.name} started when the observed server did: it is another one"
+        return (
+            f"no process of {unit.name} started when the observed server did: it is a different one"
+        )
 
 
 def _unfit(unit: systemctl.Unit) -> str | None:
     if unit.load_state != "loaded":
-        return f"{unit.name} is {unit.load_state}: systemd knows no such unit that it could start"
+        return f"{unit.name} is {unit.load_state}: systemd cannot start it"
     if unit.waiting:
-        return f"systemd is about to start {unit.name} again itself, after its RestartSec"
+        return f"systemd is about to restart {unit.name} itself, after its RestartSec"
     if unit.result == "start-limit-hit":
-        return f"systemd has given {unit.name} up: it was started too often (start-limit-hit)"
+        return f"systemd gave up on {unit.name}: it was started too often (start-limit-hit)"
     if unit.active_state in ("activating", "deactivating", "reloading", "maintenance"):
         return f"{unit.name} is {unit.active_state} ({unit.sub_state})"
     if unit.active_state == "inactive":
@@ -119,14 +121,12 @@ def _unfit(unit: systemctl.Unit) -> str | None:
 
 def _relaunch(unit: systemctl.Unit) -> base.Finding:
     if unit.restart == "always":
-        text = (
-            f"{unit.name} has Restart=always: systemd also starts it again when it ends by itself"
-        )
+        text = f"{unit.name} has Restart=always: systemd also restarts it when it exits by itself"
         return base.Finding(ok=True, text=text)
     return base.Finding(
         ok=False,
-        text=f"this hook starts {unit.name} again, but with Restart={unit.restart} nothing does when the "
-        "server ends by itself: vLLM ends with status 0 after its engine died",
+        text=f"this hook restarts {unit.name}, but with Restart={unit.restart} nothing does when the "
+        "server exits by itself: vLLM exits with status 0 after its engine died",
         remedy="set Restart=always in the unit",
     )
 

@@ -1,7 +1,7 @@
-"""Restarts by asking somebody else over HTTP: a signed POST of JSON.
+"""Restarts through a receiver over HTTP: a signed POST of JSON.
 
-Sent again, with the same idempotency key, is only what surely did nothing: a connection that was never made,
-and the answers 429 and 503. Whatever was sent and not answered may have acted.
+Retried, with the same idempotency key, are only requests that certainly did nothing: no connection, and the answers
+429 and 503. A request that was sent and not answered may have acted.
 Runbook: docs/hooks/webhook.md.
 """
 
@@ -17,9 +17,9 @@ from vllm_watch.errors import HookError, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
-WAIT_SECONDS_FIRST = 0.5  # twice as long each time: a receiver that restarts is back in seconds
+WAIT_SECONDS_FIRST = 0.5  # doubled each time: a restarting receiver is back in seconds
 WAIT_SECONDS_MAX = 30.0
-"""The longest wait between two tries, whatever Retry-After asks for: an attempt holds a lock meanwhile."""
+"""Limit of the wait between tries, whatever Retry-After is: the attempt holds a lock meanwhile."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -27,13 +27,11 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = (
-        None  # None: it is not to be tried again; else at least so much later
-    )
+    again_seconds: float | None = None  # shortest wait before a retry; None: no retry
 
 
 class Hook:
-    """Posts what happened, and takes the status of the answer for the outcome."""
+    """Posts the call; the answer's status is the outcome."""
 
     def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -67,7 +65,7 @@ class Hook:
         return base.HookResult(outcome=tried.outcome, text=tried.text)
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
-        again = "whether the server is started again is the receiver's matter: ask whose it is"
+        again = "the receiver decides whether the server is started again: ask its owner"
         return [self._signed(), await self._reachable(), base.Finding(ok=True, text=again)]
 
     def _secret(self) -> bytes | None:
@@ -99,7 +97,7 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Connect and send nothing: any request might restart."""
+        """Connect without a request: any request might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

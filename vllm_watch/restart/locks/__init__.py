@@ -1,1 +1,1 @@
-"""Ways to agree on who may restart, one kind per file: each module here with a `Lock` is one."""
+"""Locks on restarts, one kind per file: each module here with a `Lock` is one."""

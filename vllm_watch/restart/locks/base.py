@@ -1,10 +1,9 @@
-"""The contract of every lock: at most N holders at once, and a holder that cannot renew stops before it acts.
+"""The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-A holder may begin something for one TTL after it last wrote, by its own clock, counted from before it
-wrote. Others may have its slot after three: the second is for a holder that is paused between its last
-look at the clock and the act, the third for the act to end in. So no more than N act at once as long as
-no pause and no act is longer than a TTL. Other people's leases are judged by when they were last seen to
-change, never by comparing clocks.
+A holder may begin an action for one TTL after its last write, by its own clock, counted from before the write. Others
+may take its slot after three: the second is for a holder suspended between its last check of the clock and the action,
+the third for the action to end. So no more than N act at once while no pause and no action exceeds a TTL. Others'
+leases are judged by when they were last seen to change, never by comparing clocks.
 """
 
 import socket
@@ -15,16 +14,16 @@ from typing import Protocol
 from vllm_watch.state.attempt import Attempt
 
 HOST = socket.gethostname()
-"""Whose `localhost` is meant where a lock is shared by several hosts."""
+"""Owner of `localhost` addresses in a lock shared between hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What asking for the lock gave."""
+    """The lock's answer."""
 
-    held: bool | None  # None: it could not be asked, which is never a yes
-    text: str  # in words: who holds it, since when, until when
-    others: tuple[Attempt, ...] = ()  # what is known there of the attempts of all who share it
+    held: bool | None  # None: no answer, which is never a yes
+    text: str  # holder and times
+    others: tuple[Attempt, ...] = ()  # attempts of all users of the lock, as stored in it
 
 
 class Lock(Protocol):
@@ -33,31 +32,30 @@ class Lock(Protocol):
     ttl_seconds: float
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
-        """Take a slot, or say who has it. Taking it twice under one attempt id is taking it once.
+        """Take a slot, or report its holder. Idempotent per attempt id.
 
-        `attempt` is put down for the others with the slot, where the kind of lock can (past.py).
+        `attempt` is recorded for the others if the kind of lock supports it (past.py).
         """
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """Prolong what is held, and put down how the attempt stands.
+        """Extend the lease, and record the attempt's state.
 
-        `held` other than True: stop before the next step that acts.
+        If `held` is not True, stop before the next acting step.
         """
 
     def still_ours(self) -> bool:
-        """Is the lease surely ours at this moment, without asking anybody?"""
+        """Return True if the lease is certainly still ours, without I/O."""
 
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Give it back after the delay (the next one waits that long); never raises, a lost lock expires.
+        """Free the slot for the next holder after the delay; never raises, a lost lock expires.
 
-        `ended` is put down for the others, also where no slot is held any more.
-        `used` is False where surely nothing was restarted under it: then nobody waits, and it counts
-        for no hour.
+        `ended` is recorded for the others, even without a slot.
+        `used` False: certainly nothing was restarted, so there is no delay and it does not count in the hourly limit.
         """
 
 
 def boottime_s() -> float:
-    """Return this host's clock that no step moves and that goes on during a suspend."""
+    """Return CLOCK_BOOTTIME: clock steps do not move it, and it runs during suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,8 +1,8 @@
-"""A lock among the watchers of one host: one small file that says who holds which slot until when.
+"""A lock between watchers of one host: a small file with slots, holders and expiry times.
 
-Times are CLOCK_BOOTTIME, which all processes of a host share, which no clock step moves and which goes
-on during a suspend; a file from before a reboot holds nothing. What cannot be read or written is never
-a yes. Attempts are not put down here: watchers of one host that share engines share a state folder, or none.
+Times are CLOCK_BOOTTIME: shared by all processes of a host, not moved by clock steps, running during suspend; a file
+from before a reboot is empty. A file that cannot be read or written never permits a restart. Attempts are not
+recorded here: watchers of one host that share engines share a state folder, or none.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
-"""For another watcher to finish its change of the file, which takes milliseconds."""
+"""Wait for another watcher's change of the file, which takes milliseconds."""
 
 BYTES_MAX = 1 << 18
-"""A hundred slots and a thousand restarts take less; what is larger is not ours."""
+"""A hundred slots and a thousand restarts need less; a larger file is not ours."""
 
 _REMEDY = "remove it when no restart is under way"
 
@@ -36,13 +36,13 @@ _REMEDY = "remove it when no restart is under way"
 class _Slot:
     holder: str
     attempt_id: str
-    expires_s: float  # CLOCK_BOOTTIME: from then on others may have it
+    expires_s: float  # CLOCK_BOOTTIME; free from then on
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
     attempt_id: str
-    expires_s: float  # an hour after it was over
+    expires_s: float  # an hour after its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def make(settings: LockSettings, tools: Tools) -> "Lock":
 
 
 class Lock:
-    """One of the slots of the lock `name` in `folder`."""
+    """One slot of the lock `name` in `folder`."""
 
     def __init__(
         self, folder: Path, name: str, *, slots: int, ttl_seconds: float, per_hour: int | None = None
@@ -74,7 +74,7 @@ class Lock:
         self._guard = folder / f"{name}.lock"
         self._limits = Limits(slots=slots, per_hour=per_hour)
         self._mine: _Slot | None = None
-        self._until_s = 0.0  # of our own clock
+        self._until_s = 0.0  # on our own clock
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         return await asyncio.to_thread(self._change, holder, attempt_id)
@@ -115,7 +115,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # Counted from before the write: what others read is never earlier than what we believe.
+        # From before the write: the expiry that others read is never earlier than ours.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]
@@ -126,10 +126,10 @@ class Lock:
 
     def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
         if len(others) >= self._limits.slots:
-            return _who(others)
+            return _in_the_way(others)
         limit = self._limits.per_hour
         if limit is not None and len(spent) >= limit:
-            return f"{len(spent)} of {limit} restarts in an hour are spent by all who share it"
+            return f"{len(spent)} of {limit} restarts per hour are spent by all users of the lock"
         return None
 
     def _give_back(self, mine: _Slot, delay_seconds: float, *, used: bool) -> None:
@@ -165,7 +165,7 @@ class Lock:
             os.close(descriptor)
 
     def _read(self) -> _Kept:
-        """What holds now; raises ValueError for a file that is damaged."""
+        """Return the current content; raises ValueError if the file is damaged."""
         try:
             body = regular_file.read(self._file, BYTES_MAX, follow=False)
         except FileNotFoundError:
@@ -197,7 +197,7 @@ class Lock:
         new.rename(self._file)
 
 
-def _who(slots: list[_Slot]) -> str:
+def _in_the_way(slots: list[_Slot]) -> str:
     first = min(slots, key=lambda slot: slot.expires_s)
     rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     left_s = first.expires_s - boottime_s()

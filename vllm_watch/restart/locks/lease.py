@@ -1,8 +1,8 @@
-"""A lock for a cluster: one Lease object of Kubernetes, replaced under optimistic concurrency.
+"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency.
 
-All slots, the restarts of the last hour and the last attempts are one annotation of one object, since the API server can
-compare one object's version but not several: so both limits hold against any number of contenders. What
-`kubectl get lease` shows (holder, renewTime) is for people; the annotation decides.
+All slots, the restarts of the last hour and the last attempts are one annotation of one object: the API server can
+compare one object's version but not several, so both limits hold against any number of contenders. The annotation
+decides; holder and renewTime in `kubectl get lease` are for people.
 Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
 Rights and a manifest: docs/locks.md.
 """
@@ -37,16 +37,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""For taking, renewing or giving back with all its tries; less than a third of the shortest useful TTL."""
+"""Timeout of an acquire, renew or release with all tries; less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""Of twenty that change it at once the last needs five, each with a new version; see the tests."""
+"""Of twenty concurrent writers the last needs five tries, each with a new version; see the tests."""
 
 BACKOFF_SECONDS = 0.1
-"""Before the second try, twice as long before each further; of it a random part."""
+"""Limit of the random wait before the second try; doubled for each further try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""However much longer an API server that is busy asks for: the guard asks again anyway."""
+"""Limit of a busy API server's Retry-After: the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -55,35 +55,38 @@ _RIGHTS = (401, 403)
 
 
 class Shared:
-    """One Lease object as this process knows it: made once, used by the locks of all its attempts."""
+    """One Lease as this process knows it: made once, shared by the locks of all its attempts."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.sightings = Sightings()
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
-        self._left: dict[
+        self._ended: dict[
             str, tuple[float, bool, Past | None]
         ] = {}  # by attempt id: rest, used, end
 
-    def leave(
+    def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember that an attempt is over whose slot may still be written there."""
-        self._left[attempt_id] = (rest_seconds, used, ended)
-        for oldest in list(self._left)[:-LEFT_MAX]:
-            del self._left[oldest]
+        """Remember an ended attempt whose slot may still be in the Lease."""
+        self._ended[attempt_id] = (rest_seconds, used, ended)
+        for oldest in list(self._ended)[:-LEFT_MAX]:
+            del self._ended[oldest]
 
     async def change(
-        self, what: Callable[[Record, Now], Change], ttl_seconds: float, writes: Callable[[], None]
+        self,
+        update: Callable[[Record, Now], Change],
+        ttl_seconds: float,
+        on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Read, change and replace until nobody was faster; return what was changed and when it was sent.
+        """Read, change and replace, retrying on conflicts; return the change and the time it was sent.
 
-        `writes` is called before each write: from then on it may have been done.
+        `on_write` is called before each write: from then on it may have happened.
 
         Raises:
-            KubernetesError: where the API server did not answer or would not.
-            ValueError: where the object is not one of ours.
+            KubernetesError: the API server did not answer or refused.
+            ValueError: the object is not ours.
         """
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
@@ -93,64 +96,64 @@ class Shared:
             try:
                 answer = await self._api.get(f"{self._folder}/{self._name}")
                 if answer.status not in (_OK, _GONE):
-                    trouble = self._no(answer)
+                    trouble = self._error(answer)
                     if answer.status not in _BUSY:
                         break
                     continue
                 found = answer.document if answer.status == _OK else None
-                change = self._changed(found, what)
+                change = self._changed(found, update)
                 sent_s = boottime_s()
                 if change.record is None:
                     return change, sent_s
-                writes()
+                on_write()
                 answer = await self._replace(found, change.record, ttl_seconds)
             except KubernetesError as error:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # What was on its way has an old version now, and can not be carried out any more.
-                self._left = {
-                    name: how for name, how in self._left.items() if change.record.of(name)
+                # A write still in transit has an old version now, and will be rejected.
+                self._ended = {
+                    name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # A 404 to a POST is a namespace that is missing; to a PUT, an object just deleted.
+            # 404 for POST: the namespace is missing; for PUT: the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
-            trouble = None if faster else self._no(answer)
+            trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # A conflict may be with our own write, whose answer was lost: it is not known how it stands.
+        # The conflict may be with our own write, whose answer was lost: its result is unknown.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
 
     def _changed(
-        self, found: Mapping[str, Any] | None, what: Callable[[Record, Now], Change]
+        self, found: Mapping[str, Any] | None, update: Callable[[Record, Now], Change]
     ) -> Change:
         record = Record() if found is None else self._read(found)
         now = Now(boottime_s(), time.time())
         self.sightings.see(record, now.monotonic_s)
-        for attempt_id, (rest_seconds, used, ended) in self._left.items():
+        for attempt_id, (rest_seconds, used, ended) in self._ended.items():
             freed = records.give_back(
                 record, attempt_id, now, rest_seconds=rest_seconds, used=used, ended=ended
             )
             record = freed.record if (record.of(attempt_id) or ended) and freed.record else record
-        return what(record, now)
+        return update(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
-        """Return what it says; raises ValueError where that is not ours to change."""
+        """Return the record; raises ValueError if the Lease is not ours."""
         try:
-            said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+            annotation = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
-            raise ValueError(f"what the API server gave for {self} is no Lease") from None
-        if said is None:
+            raise ValueError(f"the API server's answer for {self} is not a Lease") from None
+        if annotation is None:
             other = (found.get("spec") or {}).get("holderIdentity")
             if other:
                 raise ValueError(
-                    f"{self} belongs to {other}, which is no vllm-watch; set lock.name"
+                    f"{self} belongs to {other}, which is not vllm-watch; set lock.name"
                 )
             return Record()
         try:
-            return Record.from_json(json_text.read(said))
+            return Record.from_json(json_text.read(annotation))
         except ValueError as error:
             raise ValueError(
                 f"{self} is damaged ({error}); delete it when no restart is under way"
@@ -165,7 +168,7 @@ class Shared:
             return await self._api.post(self._folder, document)
         return await self._api.put(f"{self._folder}/{self._name}", document)
 
-    def _no(self, answer: Answer) -> KubernetesError:
+    def _error(self, answer: Answer) -> KubernetesError:
         remedy = "see whether the API server is healthy"
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/locks.md"
@@ -177,12 +180,12 @@ class Shared:
 
 @cache
 def _shared(access: Access, session: NewSession, namespace: str, name: str) -> Shared:
-    """What was seen of an object outlives the attempts that asked for it."""
+    """Return the Lease's shared state, which outlives single attempts."""
     return Shared(Api(access, session), namespace, name)
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
-    """Return a lock for one attempt. Raises KubernetesError where this is no pod."""
+    """Return a lock for one attempt. Raises KubernetesError outside a pod."""
     access = in_cluster(tools.environ)
     namespace = settings.namespace or access.namespace or tools.namespace
     if not namespace:
@@ -200,8 +203,8 @@ class Lock:
         self.ttl_seconds = ttl_seconds
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
-        self._until_s = 0.0  # of our own clock
-        self._wrote = False  # since it was last to be taken
+        self._until_s = 0.0  # on our own clock
+        self._wrote = False  # since the last acquire began
 
     def _writes(self) -> None:
         self._wrote = True
@@ -217,18 +220,18 @@ class Lock:
                 attempt_id,
             )
         except asyncio.CancelledError:
-            self._leave(attempt_id, known)
+            self._release_later(attempt_id, known)
             raise
         if held.held is True:
             self._attempt_id = attempt_id
         elif held.held is None:
-            self._leave(attempt_id, known)
+            self._release_later(attempt_id, known)
         return held
 
-    def _leave(self, attempt_id: str, known: bool) -> None:
-        """It may have been taken, which nobody will use; what was held before is given back later."""
+    def _release_later(self, attempt_id: str, known: bool) -> None:
+        """Free later a slot that an interrupted acquire may have taken; one held before is released by `release`."""
         if self._wrote and not known:
-            self._shared.leave(attempt_id, 0.0, used=False)
+            self._shared.release_later(attempt_id, 0.0, used=False)
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._attempt_id
@@ -265,13 +268,13 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # our next asking makes up for it; else it expires
-                self._shared.leave(mine, delay_seconds, used=used, ended=past(ended, HOST))
+            if given is None:  # freed by our next change; else it expires
+                self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
-    async def _change(self, what: Callable[[Record, Now], Change], attempt_id: str) -> Held:
+    async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                change, sent_s = await self._shared.change(what, self.ttl_seconds, self._writes)
+                change, sent_s = await self._shared.change(update, self.ttl_seconds, self._writes)
         except TimeoutError:
             text = f"{self._shared}: no answer within {ASK_SECONDS:.0f} s"
             return Held(held=None, text=text)
@@ -293,18 +296,18 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    # S311: no secret; it only keeps two from meeting again and again
+    # S311: not a secret; it only keeps two writers from colliding repeatedly
     return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
 
 
 def _document(
     found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
 ) -> dict[str, Any]:
-    """Return the object to write; what it has beside ours stays."""
+    """Return the object to write; fields of others are kept."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
-    said = json.dumps(record.to_json(), separators=(",", ":"))
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: said}
+    annotation = json.dumps(record.to_json(), separators=(",", ":"))
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: annotation}
     held = record.held
     now = f"{datetime.fromtimestamp(now_t, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
     holder = ", ".join(slot.holder for slot in held) or None

@@ -1,7 +1,7 @@
-"""The last attempts of all who share a lock, as its record holds them: what one found not to help, the others know. Pure.
+"""Recent attempts of all watchers that share a lock, stored in its record, so all know what did not help. Pure.
 
-An attempt is put down as `intent` with its slot, as `calling` before its hook is called, and as it ended when the slot
-is given back. Whose slot is gone without that may have acted: it is `uncertain`.
+An attempt is recorded as `intent` with its slot, as `calling` before its hook is called, and with its result when the
+slot is freed. If the slot is gone without a result, the attempt may have acted: it is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,32 +11,32 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""Of all targets: a hundred thousand bytes, where a Lease may have two and a half of these."""
+"""For all targets: about 100,000 bytes; a Lease may be two and a half times as large."""
 
 TARGET_PAST_MAX = 50
-"""Of one target: a budget that is larger is not held across watchers."""
+"""Per target: larger budgets are not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What others must know of one attempt."""
+    """One attempt, as shared with other watchers."""
 
     id: str
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # who reaches it under that address; "": everybody
+    host: str  # that the address is valid on; "": anywhere
     trigger: str
-    state: str  # as an Attempt's
+    state: str  # of Attempt
     began_t: float  # Unix seconds
     called_t: float | None = None
     incident_id: str | None = None
 
 
 def past(attempt: Attempt | None, host: str) -> Past | None:
-    """Return what others must know; `host` is this watcher's, whose `localhost` is nobody else's."""
+    """Return the attempt's shared form; `host`: this watcher's, for addresses on `localhost`."""
     if attempt is None:
         return None
     return Past(
@@ -49,7 +49,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return all that concern the watcher of `host` but for this attempt; `held`: attempts that have a slot now."""
+    """Return the other attempts that matter on `host`; `held`: attempts that have a slot now."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -63,7 +63,7 @@ def others(
 
 
 def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
-    """Put one down in the place of what was said of it before, and forget the oldest where there are too many."""
+    """Replace the attempt's entry, or append it; drop the oldest beyond the limits."""
     if one is None:
         return tuple(pasts)
     others = [each for each in pasts if each.id != one.id]
@@ -73,7 +73,7 @@ def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
 
 
 def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
-    """Put down one that begins; what is known of it already says more."""
+    """Append an attempt that begins, unless it is known already."""
     known = one is not None and any(each.id == one.id for each in pasts)
     return pasts if known else put(pasts, one)
 
@@ -81,19 +81,19 @@ def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
 def ended(
     pasts: tuple[Past, ...], attempt_id: str, one: Past | None, *, used: bool
 ) -> tuple[Past, ...]:
-    """Put down how one ended; what surely touched nothing is forgotten."""
+    """Record a result; remove an attempt that certainly touched nothing."""
     if used:
         return put(pasts, one)
     return tuple(each for each in pasts if each.id != attempt_id)
 
 
 def without_ghosts(pasts: Iterable[Past], held: Collection[str]) -> tuple[Past, ...]:
-    """Forget those that never came to their call, and have no slot any more."""
+    """Remove attempts that never reached their call and have no slot any more."""
     return tuple(each for each in pasts if each.state != "intent" or each.id in held)
 
 
 def from_json(document: Any) -> tuple[Past, ...]:
-    """Read them. Raises ValueError for what nobody of us has written."""
+    """Parse a record. Raises ValueError if vllm-watch did not write it."""
     try:
         pasts = tuple(Past(**each) for each in document)
     except TypeError as error:
@@ -104,7 +104,7 @@ def from_json(document: Any) -> tuple[Past, ...]:
 
 
 def to_json(pasts: Iterable[Past]) -> list[dict[str, Any]]:
-    """Return them as `from_json` reads them."""
+    """Return the form for `from_json`."""
     return [asdict(each) for each in pasts]
 
 

@@ -1,13 +1,11 @@
-"""What all who share a lock write down in one place, and what each may change there. Pure.
+"""The shared record of a lock, and the changes that each user may make. Pure.
 
-One record holds the slots and the restarts of the last hour, and is replaced only as a whole by who has
-seen its newest version, so that no limit can be passed by two who write at once. The Kubernetes lock and
-its simulation run this same code.
+One record holds the slots and the restarts of the last hour. It is replaced as a whole by a writer that has read its
+latest version, so concurrent writers cannot exceed a limit. The Kubernetes lock and its simulation run this code.
 
-A slot is free again when this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py
-says why three). Clocks of other hosts are never compared for that. Only rests and hours, which nobody renews,
-go by wall clocks, with an allowance for what these may differ; a clock that is far off makes a rest or an
-hour last until this watcher has seen it that long itself.
+A slot is free again once this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py explains
+three); other hosts' clocks are never compared for that. Only rests and hours, which are not renewed, use wall clocks,
+with a tolerance; with a clock far off, a rest or an hour lasts until this watcher has seen it that long itself.
 Source of "last seen to change": k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
@@ -21,14 +19,14 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""What two hosts' wall clocks may differ: NTP keeps them within milliseconds, and a bad minute within this."""
+"""Tolerated difference of two hosts' wall clocks: NTP keeps them within milliseconds, and a bad minute within this."""
 
 EXPIRY_TTLS = 3
-"""One to begin in, one to be paused in, one to end in."""
+"""One to begin an action, one to be suspended, one to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""What settings allow; a record with more of either is not one of ours."""
+"""Limits of the settings; a record with more is not ours."""
 
 
 class Now(NamedTuple):
@@ -40,50 +38,49 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One that is taken, or rests after it was."""
+    """A slot that is held, or rests after its release."""
 
-    holder: str  # which watcher, for people
+    holder: str  # the watcher's name, for people
     attempt_id: str
-    ttl_seconds: float  # its holder's own
-    beat: int = 0  # counts its renewals: what does not count on is not renewed
-    rest_t: float | None = None  # Unix seconds of who gave it back; None: it is held
-    rest_seconds: float = 0.0  # how long nobody may have it after that
+    ttl_seconds: float  # the holder's
+    beat: int = 0  # renewal counter
+    rest_t: float | None = None  # Unix seconds: release time by the holder's clock; None: held
+    rest_seconds: float = 0.0  # not available this long after that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """One restart that counts for an hour, from when it was over; while its slot is held it counts anyway."""
+    """A restart in the hourly limit: counts while its slot is held, and for an hour after its end."""
 
     attempt_id: str
-    t: float  # Unix seconds of who took the slot for it, later of who saw its end
+    t: float  # Unix seconds: slot taken, later the end; by the writer's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All of it; `slots` has only those that somebody took."""
+    """The whole record; `slots` has only taken ones."""
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
-    past: tuple[Past, ...] = ()  # the last attempts, oldest first
+    past: tuple[Past, ...] = ()  # recent attempts, oldest first
 
     def of(self, attempt_id: str) -> Slot | None:
-        """Return the slot that this attempt holds."""
+        """Return the slot held by this attempt."""
         return next(
             (each for each in self.slots if each.attempt_id == attempt_id and each.rest_t is None), None
         )  # fmt: skip
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """Return those that are held, or were and nobody has taken up."""
+        """Return the slots that are held, including expired ones."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Any) -> "Record":
-        """Read it. Raises ValueError for what nobody of us has written."""
+        """Parse a record. Raises ValueError if vllm-watch did not write it."""
         try:
             slots = tuple(_slot(each) for each in document["slots"])
             spent = tuple(_spent(each) for each in document["spent"])
@@ -98,37 +95,37 @@ class Record:
 def _slot(document: Mapping[str, Any]) -> Slot:
     slot = Slot(**document)
     numbers = (slot.ttl_seconds, slot.beat, slot.rest_seconds, slot.rest_t or 0.0)
-    _must_be(all(isinstance(each, int | float) for each in numbers))
-    _must_be(isinstance(slot.holder, str) and isinstance(slot.attempt_id, str))
-    _must_be(0 < slot.ttl_seconds <= 86400 and 0 <= slot.rest_seconds <= 86400)  # noqa: PLR2004 - settings
+    _require(all(isinstance(each, int | float) for each in numbers))
+    _require(isinstance(slot.holder, str) and isinstance(slot.attempt_id, str))
+    _require(0 < slot.ttl_seconds <= 86400 and 0 <= slot.rest_seconds <= 86400)  # noqa: PLR2004 - settings
     return slot
 
 
 def _spent(document: Mapping[str, Any]) -> Spent:
     spent = Spent(**document)
-    _must_be(isinstance(spent.attempt_id, str) and isinstance(spent.t, int | float))
+    _require(isinstance(spent.attempt_id, str) and isinstance(spent.t, int | float))
     return spent
 
 
-def _must_be(holds: bool) -> None:
+def _require(holds: bool) -> None:
     if not holds:
         raise ValueError("a value is out of its range")
 
 
 class Sightings:
-    """Since when this watcher has seen each part of the record as it is."""
+    """Since when this watcher has seen each part of the record unchanged."""
 
     def __init__(self) -> None:
         self._first_s: dict[tuple[object, ...], float] = {}
 
     def see(self, record: Record, now_s: float) -> None:
-        """Take in a record that was read at `now_s`, the moment after the answer came."""
+        """Update from a record read at `now_s`, the time when the answer arrived."""
         seen: list[tuple[object, ...]] = [_part(slot) for slot in record.slots]
         seen += [_part(spent) for spent in record.spent]
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return how long it has been seen like this; 0 for what was not."""
+        """Return how long it was seen unchanged; 0 if never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
@@ -140,36 +137,34 @@ def _part(part: Slot | Spent) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What this watcher was told holds for all."""
+    """Limits of the lock, from this watcher's settings."""
 
     slots: int
-    per_hour: int | None = None  # restarts of all who share the lock; None: no limit
+    per_hour: int | None = None  # restarts of all users; None: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to be written, or why nothing may be."""
+    """A new record, or a refusal."""
 
     record: Record | None  # None: refused
-    text: str  # in words
+    text: str
 
 
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Take a slot for an attempt, or say who has it. Taking it again is renewing it."""
+    """Take a slot for an attempt, or report its holder. Idempotent: the second time renews."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
     if len(kept) >= limits.slots:
-        return Change(record=None, text=_who(kept, sightings, now))
+        return Change(record=None, text=_in_the_way(kept, sightings, now))
     spent = _still_spent(record, kept, sightings, now)
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
-        text = (
-            f"{len(spent)} of {limits.per_hour} restarts in an hour are spent by all who share it"
-        )
+        text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # The oldest go first where more are kept than a record may have: nobody limits that many.
+    # Beyond the record's limit the oldest are dropped: no hourly limit is that high.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -181,23 +176,23 @@ def take(
 def _still_spent(
     record: Record, kept: tuple[Slot, ...], sightings: Sightings, now: Now
 ) -> tuple[Spent, ...]:
-    """Return what counts: all that is under way, and of the rest the last hour's."""
+    """Return the restarts that count: those under way, and those of the last hour."""
     under_way = {slot.attempt_id for slot in kept if slot.rest_t is None}
     ghosts = {slot.attempt_id for slot in record.held} - under_way
     spent = []
     for each in record.spent:
-        if each.attempt_id in ghosts:  # it may have acted until a moment ago
+        if each.attempt_id in ghosts:  # may have acted until just now
             spent.append(replace(each, t=now.unix_t))
-        elif each.attempt_id in under_way or not _past(each, sightings, now):
+        elif each.attempt_id in under_way or not _hour_over(each, sightings, now):
             spent.append(each)
     return tuple(spent)
 
 
 def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
-    """Count one on and put down how it stands, or find that the slot was lost."""
+    """Renew the slot and record the attempt's state; refused if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
-        return Change(record=None, text="it was lost: somebody else has taken it up, or deleted it")
+        return Change(record=None, text="it was lost: another watcher took it, or it was deleted")
     slots = tuple(
         replace(slot, beat=slot.beat + 1) if slot is mine else slot for slot in record.slots
     )
@@ -208,7 +203,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Free the slot, after a rest, and put down how the attempt ended; what was not used is not spent either."""
+    """Free the slot after a rest, and record the result; an unused slot does not count as a restart."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
@@ -224,14 +219,14 @@ def give_back(
 
 
 def _free(slot: Slot, sightings: Sightings, now: Now) -> bool:
-    """May nobody be acting under this slot any more?"""
+    """Return True if nobody can be acting under this slot any more."""
     seen_s = sightings.age_seconds(slot, now.monotonic_s)
     if slot.rest_t is None:
         return seen_s > EXPIRY_TTLS * slot.ttl_seconds
     return _over(slot.rest_t, slot.rest_seconds, seen_s, now)
 
 
-def _past(spent: Spent, sightings: Sightings, now: Now) -> bool:
+def _hour_over(spent: Spent, sightings: Sightings, now: Now) -> bool:
     seen_s = sightings.age_seconds(spent, now.monotonic_s)
     return _over(spent.t, HOUR_SECONDS, seen_s, now)
 
@@ -240,8 +235,8 @@ def _over(began_t: float, seconds: float, seen_s: float, now: Now) -> bool:
     return now.unix_t - began_t > seconds + SKEW_SECONDS or seen_s > seconds
 
 
-def _who(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
-    """Name one of those in the way: one that is held before one that rests."""
+def _in_the_way(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
+    """Describe one slot in the way, preferably a held one."""
     first = min(slots, key=lambda slot: slot.rest_t is not None)
     more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     if first.rest_t is not None:
