@@ -200,6 +200,40 @@ UNKNOWN_ASKED = {
 }  # fmt: skip
 
 
+SCORES = Load(2.0, "length", 1)  # prompts as long as those of chat
+CHOOSES = Load(10.0, "stop", 1)
+TICKETS = {
+    "scoring, ten times as often": (CHAT, (Load(20.0, "length", 1),), "truncated_answers"),
+    "scoring beside chat": (CHAT, (*CHAT, Load(40.0, "length", 1)), "truncated_answers"),
+    "a few scores at night": (CHAT, (Load(0.5, "length", 1),), "truncated_answers"),
+    "choices, each one token": (CHAT, (CHOOSES,), "empty_answers"),
+    "choices beside chat": (CHAT, (*CHAT, Load(40.0, "stop", 1)), "empty_answers"),
+    "scoring goes on when chat has ended": ((*CHAT, SCORES), (SCORES,), None),
+    "choices go on when chat has ended": ((*CHAT, CHOOSES), (CHOOSES,), None),
+}
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+@pytest.mark.parametrize(("past", "now", "cause"), TICKETS.values(), ids=TICKETS)
+def test_one_token_may_be_all_that_a_tenant_wants(past, now, cause, interval):
+    """Where it is not known what was asked, short answers page only in place of as many long ones."""
+    server = Server(asked_known=False, interval=interval)
+    server.run(1800, *past)
+    events = server.run(900, *now)
+    assert {each.incident.severity for each in events} == ({"ticket"} if cause else set())
+    assert [each[0] for each in server.told] == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize("one", [Load(1.0, "length", 1), Load(1.0, "stop", 1)], ids=lambda each: each.reason)  # fmt: skip
+def test_a_tenant_of_one_token_answers_hides_no_trouble_of_the_others(one):
+    """As many answers end at once as were long before, beside those that always do."""
+    server = Server(asked_known=False)
+    server.run(1800, *CHAT, one)
+    server.run(120, one, Load(2.25, one.reason, 1, prompt=700))
+    ((_, severity, advised),) = server.told
+    assert (severity, advised) == ("page", False)
+
+
 @pytest.mark.parametrize(("parts", "told"), UNKNOWN_ASKED.values(), ids=UNKNOWN_ASKED)
 def test_where_it_is_not_known_what_was_asked_other_clients_are_a_ticket_at_most(parts, told):
     server = Server(asked_known=False, interval=15.0)

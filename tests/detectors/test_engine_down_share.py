@@ -55,7 +55,7 @@ def test_one_process_of_several_hangs(of, every, within, seed):
         ("api_hang", "page")
     }
     assert sum(one.state == "firing" for one in of_it) >= 0.95 * len(of_it)
-    assert any(one.restart_advised for one in of_it)
+    assert any(one.restart_advised for _, one in shares(said)) is (every < 15)
     judged = Detector(Settings())
     assert (
         judge(judged, [*hangs, *calls(3600, 0.0, every=every, begin=4200)])[-1][1].state == "clear"
@@ -113,6 +113,48 @@ HEALTHY = {
 
 def kept(observation):
     return replace(observation, scrape=replace(observation.scrape, kept=True))
+
+
+def silences(rng, seconds, every, *, lasting, between):
+    """One event loop that is silent now and then, and prompt in between; calls wait for 4 s."""
+    looks, free_s, silent_s = [], 0.0, rng.expovariate(1 / between)
+    for s in range(0, seconds, every):
+        while s >= silent_s:
+            free_s = silent_s + rng.uniform(*lasting)
+            silent_s = free_s + rng.expovariate(1 / between)
+        left_s = max(0.0, free_s - s)
+        late = seen(s, latency_s=max(0.01, left_s))
+        looks.append(late if left_s <= 4.0 else silent(s, "read_timeout"))
+    return looks
+
+
+@pytest.mark.parametrize("every", [1, 5, 15])
+@pytest.mark.parametrize("between", [100, 300, 900])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_loop_that_is_silent_for_minutes_now_and_then_is_one_process(seed, between, every):
+    """It answers its next poll promptly: no restart. Polls that are close meet late answers, and show that it is one."""
+    looks = silences(Random(seed), 14_400, every, lasting=(100.0, 200.0), between=between)
+    said = shares(judge(Detector(Settings()), looks))
+    assert not any(one.restart_advised for _, one in said)
+    assert every == 15 or said == []
+
+
+@pytest.mark.parametrize("lasting", [(5.0, 30.0), (20.0, 60.0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_polls_that_are_far_apart_advise_nothing(seed, lasting):
+    """Silences that are shorter than the time between two polls look like one process of several: no restart."""
+    looks = silences(Random(seed), 14_400, 15, lasting=lasting, between=120)
+    assert not any(one.restart_advised for _, one in shares(judge(Detector(Settings()), looks)))
+
+
+def test_health_that_gets_no_answer_beside_metrics_shows_two_processes():
+    """However far apart the polls are: both are asked at the same moment."""
+    rng = Random(1)
+    looks = [
+        seen(s, health=HELD if rng.random() < 0.25 else OK) if rng.random() > 0.25 else silent(s, "read_timeout", health=OK)
+        for s in range(0, 7200, 15)
+    ]  # fmt: skip
+    assert any(one.restart_advised for _, one in shares(judge(Detector(Settings()), looks)))
 
 
 @pytest.mark.parametrize("every", [1, 5, 15])

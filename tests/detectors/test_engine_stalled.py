@@ -207,9 +207,9 @@ def test_a_story(observations, expected):
 
 def test_while_it_warms_up_a_minute_is_granted():
     """A process of some minutes that has hardly stepped compiles its kernels."""
-    looks = [seen(s, engine(5), process_start_time=T - 100) for s in range(0, 120, 5)]
+    looks = [seen(s, engine(5 + (s > 0)), process_start_time=T - 100) for s in range(0, 120, 5)]
     second, _ = first_firing(stalls(looks), "0")
-    assert second == 60
+    assert second == 65
 
 
 def test_paused_is_not_stalled():
@@ -284,12 +284,12 @@ def test_it_is_clear_when_steps_go_on():
 def test_of_several_engines_one_may_stall():
     """Each has a heartbeat of its own, and connections tell nothing of one while another moves."""
     looks = [
-        seen(s, engine(1000 + s), engine(5000, name="1", running=1.0), fds=50.0 + s)
+        seen(s, engine(1000 + s), engine(5000 + (s > 0), name="1", running=1.0), fds=50.0 + s)
         for s in range(0, 100, 5)
     ]
     said = stalls(looks)
     assert first_firing(said, "0") is None
-    assert first_firing(said, "1")[0] == 20
+    assert first_firing(said, "1")[0] == 25
 
 
 def test_across_lost_time_nothing_is_concluded():
@@ -329,12 +329,12 @@ def goes_on(before, after):
 LONG = [*HEALTHY, *frozen(60, 161), *[seen(s) for s in range(165, 200, 5)]]
 
 
-@pytest.mark.parametrize(("away", "first"), [(20, 80), (590, 650), (610, 680)])
+@pytest.mark.parametrize(("away", "first"), [(20, 80), (590, 650), (610, None)])
 def test_a_stall_goes_on_in_the_next_run_of_the_watcher(away, first):
     """Counters as they were: it stood still all the time, if that was not too long."""
     before = [*HEALTHY, *frozen(60, 61)]
-    said = goes_on(before, frozen(60 + away, 60 + away + 60))
-    assert first_firing(said, "0")[0] == first
+    found = first_firing(goes_on(before, frozen(60 + away, 60 + away + 60)), "0")
+    assert (found and found[0]) == first
 
 
 @pytest.mark.parametrize(

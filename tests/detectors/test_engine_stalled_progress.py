@@ -383,3 +383,93 @@ def test_what_is_kept_of_another_form_begins_again():
     del state["engines"]["0"]["progress"]
     assert then.restore(state, 1_700_000_060.0) == []
     assert then.observe(changed(seen(60, served(60)))) == []
+
+
+NO_TOKEN = CanaryCall(ok=False, latency_s=10.0, outcome="unanswered")
+
+
+def never_moved(every, *, fds=lambda _: 50, canary=None, waiting=15.0):
+    """A new watcher meets gauges that show work; nothing of the engine moves for half an hour."""
+    still = served(300, running=106.0, waiting=waiting, kv=0.9)
+    return [
+        seen(s, still, fds=fds(s), canary=canary if s and s % 30 == 0 else None)
+        for s in range(0, 1800, every)
+    ]
+
+
+@EVERY
+def test_gauges_that_never_moved_prove_no_work(every):
+    """vLLM to 0.12 does not renew its gauges after all clients left; nobody connects since."""
+    told = Told(never_moved(every))
+    assert told.watch.canary_wanted == {"0": True}
+    assert {event.incident.severity for _, event in told.found} <= {"ticket"}
+    assert not told.advised
+    assert not told.found or told.found[0][0] >= 600
+    assert {word for s, word in told.states.items() if 15 <= s < 600} == {"unknown"}
+
+
+@EVERY
+def test_gauges_that_never_moved_page_where_connections_are_unknown(every):
+    """Neither a canary nor connections show if anybody waits: a page after ten minutes, and no restart."""
+    told = Told([_without(each, fds=True, responses=True) for each in never_moved(every)])
+    second, *found = told.first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert 600 <= second <= 600 + 2 * every
+    assert not told.advised
+
+
+@EVERY
+def test_a_hang_first_met_is_found_by_its_canary(every):
+    told = Told(never_moved(every, canary=NO_TOKEN))
+    second, *found = told.first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert second <= 30
+    assert told.advised
+
+
+@EVERY
+def test_a_hang_first_met_is_found_by_clients_that_come(every):
+    told = Told(never_moved(every, fds=lambda s: 50 + s / 5))
+    second, *found = told.first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert second <= 120
+    assert told.advised
+
+
+@EVERY
+def test_an_engine_first_met_that_serves_later_was_idle(every):
+    """A canary or a user gets its token after some minutes: the gauges are renewed."""
+    looks = [each for each in never_moved(every) if each.t < 1_700_000_500.0]
+    looks += [seen(s, served(s, running=0.0, kv=0.0)) for s in range(500, 900, every)]
+    assert Told(looks).found == []
+
+
+@EVERY
+def test_a_watcher_that_was_away_for_long_asks_before_it_advises(every):
+    """It knew the engine at work; what happened in the quarter of an hour since, nobody saw."""
+    first, then, found = Watch("x"), Watch("x"), []
+    for each in healthy(300, every):
+        first.observe(each)
+    still = served(290, running=106.0, waiting=15.0)
+    later = [seen(s, still) for s in range(1200, 1700, every)]
+    assert then.restore(first.export_state(), later[0].t) == []
+    for each in later:
+        found += then.observe(each)
+    assert found == []
+
+
+@EVERY
+def test_a_hang_goes_on_in_the_next_run_of_the_watcher(every):
+    """Within ten minutes it is told as soon as if nobody had restarted it."""
+    looks = healthy(300, every)
+    later = [seen(s, served(300, running=106.0)) for s in range(300, 500, every)]
+    first, then, found = Watch("x"), Watch("x"), []
+    for each in looks:
+        first.observe(each)
+    later = [each for each in later if each.t >= 1_700_000_360.0]
+    assert then.restore(first.export_state(), later[0].t) == []
+    for each in later:
+        found += [(each.t - 1_700_000_000.0, event.incident) for event in then.observe(each)]
+    second, incident = found[0]
+    assert (incident.cause, incident.severity) == ("hang", "page")
+    assert second <= 360 + max(10, 2 * every)

@@ -182,12 +182,13 @@ def test_the_worst_engine_speaks_for_the_target():
     """One stalled engine among data-parallel ones is not hidden by the others."""
     step = EngineSample(engine="0", generation_tokens=1.0, requests_running=0.0)
     stuck = replace(step, engine="1", requests_running=2.0)
+    step_of_it = replace(stuck, generation_tokens=0.0)
     looks = [
         Observation(
             t=t,
             target="x",
             scrape=Call(outcome="ok"),
-            reading=Reading(vllm=True, engines=(step, stuck)),
+            reading=Reading(vllm=True, engines=(step, stuck if t else step_of_it)),
         )
         for t in range(0, 200, 10)
     ]

@@ -59,7 +59,7 @@ class Answers:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
         self._quiet_s = 0.0  # since a request ended
-        self._strange = Ends()  # since what is found now began
+        self._strange, self._strange_s = Ends(), 0.0  # since what is found now began
         self._at_s: float | None = None
         self._found: Finding | None = None
 
@@ -75,8 +75,8 @@ class Answers:
         answers._seconds = stored.number(state["seconds"], 0.0)
         return answers
 
-    def look(self, at_s: float, newest: Ends, window: Ends) -> Finding | None:
-        """Take one look; return what is wrong with the answers of the window."""
+    def look(self, at_s: float, newest: Ends, window: Ends, window_s: float) -> Finding | None:
+        """Take one poll; return what is wrong with the answers of the window, which is `window_s` long."""
         seconds, before = at_s - (at_s if self._at_s is None else self._at_s), self._found
         self._at_s, self._found = at_s, None
         for cause in (EMPTY,) if window.stop >= window.length else (TRUNCATED, ENDLESS):
@@ -88,6 +88,7 @@ class Answers:
                 continue
             # The longer it lasts, the better known are these requests.
             self._strange = _sum(self._strange, newest) if goes_on else window
+            self._strange_s = self._strange_s + seconds if goes_on else window_s
             severity = self._severity(cause, self._strange)
             if severity is not None:
                 self._found = Finding(
@@ -116,19 +117,33 @@ class Answers:
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
-        answered = past.done >= LEARNT_ANSWERS
-        if cause == EMPTY:  # the half of a pair that prefills may give each request its one token
-            return "page" if answered or now.tokens < now.short else "ticket"
-        if not answered or self._seconds < LEARNT_SECONDS:
-            return None
+        if cause == EMPTY and now.tokens < now.short:  # nobody asked for no token at all
+            return "page"
+        if past.done < LEARNT_ANSWERS or self._seconds < LEARNT_SECONDS:
+            return "ticket" if cause == EMPTY else None
         # Whoever never ends writes more than before, unless clients allow less; others may allow another number.
         if cause == ENDLESS and (
             _mean(now.tokens, now.done) <= _mean(past.tokens, past.done)
             or (now.asked and past.asked and not _alike(now.asked_tokens, now.asked, past.asked_tokens, past.asked))
         ):  # fmt: skip
             return None
-        alike = _alike(now.prompt_tokens, now.prompts, past.prompt_tokens, past.prompts)
-        return "page" if alike else "ticket"
+        if not _alike(now.prompt_tokens, now.prompts, past.prompt_tokens, past.prompts):
+            return "ticket"
+        return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
+
+    def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
+        """Return how bad short answers are of which nobody knows if they were asked for: classification wants one token.
+
+        They are a trouble only in place of as many others, request for request.
+        """
+        usual, is_now = (
+            _count(cause, self._past) / self._seconds,
+            _count(cause, now) / self._strange_s,
+        )
+        if is_now < ALIKE_FACTOR * usual:
+            return None  # most of them always come
+        missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
+        return "page" if _alike(is_now - usual, 1.0, missing, 1.0) else "ticket"
 
 
 def _count(cause: str, ends: Ends) -> float:

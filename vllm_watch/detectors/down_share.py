@@ -26,6 +26,11 @@ EXCUSE = -2.0 * SILENCE
 """... and a late answer, or a call that never reached it: where packets are lost or one event loop is busy, more calls are
 late than lost. So one of them answers for two silences."""
 
+CLOSE_SECONDS = 8.0
+"""Polls this far apart meet the end of a silence that ends by itself as a late answer, at least every other time: a call waits
+for 4 s. Beyond that silences between two polls look like one process of several, and no restart is advised unless
+/metrics was answered at once while /health, asked at the same moment, was not."""
+
 SURE, ADVISE = log(1e4), log(1e6)
 """Odds from which it pages, and from which a restart is advised: it cuts off those whom the other processes serve."""
 
@@ -42,6 +47,8 @@ class Share:
     began_s: float = 0.0  # since then
     calls: int = 0
     unanswered: int = 0
+    _at_s: float | None = None  # the poll before
+    _close: bool = False  # ... was it CLOSE_SECONDS ago at most?
     _mute: list[bool] = field(
         default_factory=lambda: [False, False]
     )  # were the last /metrics and /health?
@@ -57,12 +64,15 @@ class Share:
             return cls()
         return cls(
             stored.number(told["level"]), stored.flag(told["is_open"]), stored.flag(told["is_advised"]),
-            stored.number(told["began_s"]), stored.count(told["calls"]), stored.count(told["unanswered"]), [stored.flag(each) for each in told["_mute"]],
+            stored.number(told["began_s"]), stored.count(told["calls"]), stored.count(told["unanswered"]),
+            _mute=[stored.flag(each) for each in told["_mute"]],
         )  # fmt: skip
 
     def look(self, view: View, waiting: float) -> None:
         """Take one look in; `waiting`: requests at the last answer."""
         scrape, health = view.observation.scrape, view.observation.health
+        self._close = self._at_s is not None and view.at_s - self._at_s <= CLOSE_SECONDS
+        self._at_s = view.at_s
         if scrape.outcome == _NOTHING_NEW:
             return
         if self.level <= 0.0:
@@ -71,7 +81,9 @@ class Share:
         silent = [self._falls_silent(call, view) for call in calls]
         answered = [each for each in calls if each.status is not None]
         if any(silent):
-            self._count(SILENCE if waiting < BUSY_WAITING else 0.0, silent=True)
+            apart = self._close or (scrape in answered and scrape.latency_s < SLOW_ANSWER_SECONDS)
+            odds = SILENCE if waiting < BUSY_WAITING else 0.0
+            self._count(odds, ADVISE if apart else ADVISE + ANSWER, silent=True)
         elif any(each.latency_s >= SLOW_ANSWER_SECONDS for each in answered):
             self._count(EXCUSE)
         elif not all(each.kept for each in answered):
@@ -87,8 +99,8 @@ class Share:
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known
 
-    def _count(self, odds: float, *, silent: bool = False) -> None:
-        self.level = min(ADVISE, max(0.0, self.level + odds))
+    def _count(self, odds: float, most: float = ADVISE, *, silent: bool = False) -> None:
+        self.level = max(0.0, min(self.level + odds, max(most, self.level)))
         self.calls += 1
         self.unanswered += silent
 
@@ -102,6 +114,9 @@ class Share:
             f"those between were answered at once"
         )
         ratio = 1.0 - self.unanswered / self.calls
+        what = "one of its API server processes hangs"
+        if not (self._close or self.is_advised):
+            what = f"{what}, or it stops now and then"
         share = Evidence(name="answered_ratio", value=ratio, unit="ratio", expected=1.0, text=text)
         others = "the other processes serve their users, whom a restart cuts off"
         return Verdict(
@@ -110,7 +125,7 @@ class Share:
             cause="api_hang",
             severity="page",
             restart_advised=self.is_advised,
-            summary=f"one of its API server processes hangs: {text}",
+            summary=f"{what}: {text}",
             present=self.level >= SURE,
             since_seconds=at_s - self.began_s,
             measure=1.0 - ratio,

@@ -127,7 +127,7 @@ class Detector:
         answers = self._answers.get(sample.engine)
         if answers is None or answers.model != sample.model_name:
             answers = self._answers[sample.engine] = Answers(sample.model_name)
-        return answers.look(view.at_s, followed.newest, followed.window)
+        return answers.look(view.at_s, followed.newest, followed.window, followed.window_s)
 
     def _severity(self, followed: Failures) -> str | None:
         """How bad it is; None: not (yet) worth telling."""

@@ -194,8 +194,9 @@ class Detector:
         stall_witnesses.hear_canary(
             engine, progress, view, sample.engine, alone=len(self._engines) == 1
         )
-        self._want_canary(view, engine, sample.engine, alone=alone)
-        finding = self._at_work(view, engine, sample, steps=steps, alone=alone)
+        believed = self._believed(view, engine, sample, alone=alone)
+        self._want_canary(view, engine, sample.engine, alone=alone, believed=believed)
+        finding = self._at_work(view, engine, sample, steps=steps, alone=alone, believed=believed)
         if finding is None:
             finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not progress.work and alone:
@@ -206,13 +207,27 @@ class Detector:
             cause, still_s = finding
             if engine.told_s is None:
                 engine.told_s = view.at_s
-            return self._firing(view, engine, sample, cause, still_s)
+            return self._firing(view, engine, sample, cause, still_s, believed=believed)
         in_doubt = progress.silent_polls and (progress.work or engine.unseen_s is not None)
         state = UNKNOWN if in_doubt or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
+    def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
+        """Return False if gauges alone say that requests run: vLLM renews them with a step, and none was ever seen."""
+        progress = view.progress[sample.engine]
+        if progress.met or not sample.requests_running or engine.canary_failures:
+            return True
+        return alone and self._unseen(view, engine, progress) is not None
+
     def _at_work(
-        self, view: View, engine: Engine, sample: EngineSample, *, steps: bool, alone: bool
+        self,
+        view: View,
+        engine: Engine,
+        sample: EngineSample,
+        *,
+        steps: bool,
+        alone: bool,
+        believed: bool,
     ) -> tuple[str, float] | None:
         """Requests are in the engine: is any of them served?"""
         progress = view.progress[sample.engine]
@@ -226,7 +241,12 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        notice_s = self._notice_seconds(view, engine, sample, alone=alone)
+        # The clients of a hang have given up by then (OpenAI's after 600 s), and come again.
+        notice_s = (
+            self._notice_seconds(view, engine, sample, alone=alone)
+            if believed
+            else FOLLOWED_SECONDS
+        )
         if sample.requests_running and not steps and still_s >= notice_s:
             return "hang", still_s
         return (LIVELOCK, view.at_s - progress.output_s) if progress.overdue else None
@@ -272,10 +292,12 @@ class Detector:
             return None
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
-    def _want_canary(self, view: View, engine: Engine, name: str, *, alone: bool) -> None:
+    def _want_canary(
+        self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
+    ) -> None:
         """Of an engine that works its counters tell more; one that is found needs no haste."""
         progress, failures = view.progress[name], engine.canary_failures
-        doubt = progress.gone or progress.doubtful
+        doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
             return
         suspected = failures == 0 and alone and (doubt or engine.unseen_s is not None)
@@ -297,15 +319,23 @@ class Detector:
         return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
 
     def _firing(
-        self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
+        self,
+        view: View,
+        engine: Engine,
+        sample: EngineSample,
+        cause: str,
+        still_s: float,
+        *,
+        believed: bool = True,
     ) -> Verdict:
-        settings = self._settings
+        settings, progress = self._settings, view.progress[sample.engine]
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         # Whether its clients or the engine have gone is shown by a token that was asked for; of one that others wait
         # for, too: the network between may be broken.
-        unsure = cause == "idle_wedged" or view.progress[sample.engine].doubtful
+        unsure = cause == "idle_wedged" or progress.doubtful or not believed
+        harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
         helps = helps and not self._gpus.needs_hands
@@ -314,9 +344,7 @@ class Detector:
             kind=KIND,
             engine=sample.engine,
             cause=cause,
-            severity="page"
-            if cause != OPERATION or view.progress[sample.engine].work
-            else "ticket",
+            severity="page" if harms else "ticket",
             restart_advised=still_s >= limit_s and helps,
             summary=_summary(view, engine, sample, cause, still_s),
             since_seconds=still_s,
@@ -350,4 +378,5 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
-    return f"{what} for {still_s:.0f} s with {load}"
+    doubt = "" if view.progress[sample.engine].met else "; it was never seen to make one"
+    return f"{what} for {still_s:.0f} s with {load}{doubt}"

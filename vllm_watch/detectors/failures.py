@@ -178,6 +178,11 @@ class Failures:
             if self._since_s is not None and count > self._kv_then.get(name, 0.0)
         }
 
+    @property
+    def window_s(self) -> float:
+        """How long the window is."""
+        return self._looks[-1][0] - self._looks[0][0]
+
     def quiet(self, at_s: float) -> bool:
         """Has nothing failed for a while, in which something ended, or in which nobody asked any more?"""
         if self._since_s is None:

@@ -118,7 +118,7 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
     if outcome == "ok":
         engine.canary_failures = 0
     sent_s = view.at_s - canary.latency_s
-    queued = progress.work > 1 and not progress.doubtful
+    queued = progress.work > 1 and progress.met and not progress.doubtful
     if outcome != "unanswered" or sent_s <= progress.served_s or queued:
         return
     engine.canary_failures += 1
@@ -184,6 +184,9 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     if progress.doubtful:
         text = "the clients of many of its requests left together with the last step; no answer to a one-token request is known yet"
         found.append((False, Evidence(name="clients_left", value="with the last step", text=text)))
+    if not progress.met:
+        text = "nothing of it was ever seen to move: its gauges may be those of clients that left"
+        found.append((False, Evidence(name="ever_moved", value="no", expected="yes", text=text)))
     if engine.canary_failures:
         text = (
             f"{engine.canary_failures} one-token requests in a row were not answered, "

@@ -86,6 +86,7 @@ class Progress:
         """Begin again at the next poll: how long ago the last one was is unknown."""
         self.poll: Poll | None = None
         self.first = True  # was this poll the first?
+        self.met = False  # has anything of it moved between two polls?
         # Since the poll before: anything, a counter of work, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
@@ -121,6 +122,7 @@ class Progress:
         self.output = restarted or now.outputs != was.outputs
         fewer_wait = now.waiting < was.waiting and not sample.requests_running
         self.moved = self.served or now.gauges != was.gauges or fewer_wait
+        self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
         # Nothing is missed of one at rest, nor in the poll after: it may have been put to work a moment ago.
@@ -196,7 +198,7 @@ class Progress:
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
         more = {"gained": self._gained, "rest_s": self.rest_s, "fds_least": self._fds_least}
-        more |= {"gone": self.gone, "doubtful": self.doubtful}
+        more |= {"gone": self.gone, "doubtful": self.doubtful, "met": self.met}
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
@@ -206,6 +208,7 @@ class Progress:
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
             self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
+            self.met = stored.flag(state.get("met", True))  # kept since it counts
             self._fds_least = stored.number_or_none(state["fds_least"])
             self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():

@@ -68,6 +68,8 @@ def of_engine(
     still = progress.last_s - progress.life_s
     if still < STILL_SECONDS:
         return "serving", load
+    if not progress.met:
+        return "unknown", f"{load} by its gauges; nothing of it was ever seen to move"
     return (
         "prefilling",
         f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
