@@ -96,7 +96,7 @@ async def test_an_engine_and_its_numbers(server):
         assert "1 serving" in part(pilot, "header")
         assert row(pilot, "chat-0").split() == [
             "chat-0", "serving", "12", "3", "██▌", "42%", "43%", "1.2k", "█", "450ms", "21ms",
-            "-", "12k", "-", "-",
+            "-", "12k", "-",
         ]  # fmt: skip
         assert part(pilot, "detail").splitlines()[1:] == [
             "chat-0: 12 running, 3 waiting",
@@ -106,13 +106,18 @@ async def test_an_engine_and_its_numbers(server):
 
 async def test_several_engines_and_none(server, board):
     """Data-parallel engines have a row each; a target that shows none has one with its own state."""
-    add(board, "dp", engine("0", "serving"), engine("1", "stalled"))
+    add(
+        board,
+        "dp",
+        engine("0", "serving"),
+        engine("1", "stalled", current_generation_tokens_per_second=0.0),
+    )
     add(board, "gone", state="down", state_text="connection refused for 34 s", up=False)
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert names(pilot) == ["gone", "dp/1", "chat-0", "dp/0"]
         # Of the stalled one nothing of the last minute: it would look like work.
-        assert row(pilot, "dp/1").split()[6:] == ["-", "0", "█", *"---"]
+        assert row(pilot, "dp/1").split()[6:] == ["-", "0", "▁", *"---"]
         assert row(pilot, "dp/0").split()[7] == "1.2k"
         assert row(pilot, "gone").split()[1:] == ["down", *"--", "······", *"------"]
         assert "gone: connection refused for 34 s" in part(pilot, "detail")
@@ -120,7 +125,11 @@ async def test_several_engines_and_none(server, board):
 
 async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(server, board):
     """Its server goes on showing the requests and the KV cache that the engine had."""
-    add(board, "dead", engine("0", "down", state_text="its engine core is dead"), state="down")
+    core_is_dead = {
+        "state_text": "its engine core is dead",
+        "current_generation_tokens_per_second": 0.0,
+    }
+    add(board, "dead", engine("0", "down", **core_is_dead), state="down")
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert row(pilot, "dead").split()[1:8] == ["down", *"--", "······", *"--", "0"]
@@ -137,8 +146,8 @@ async def test_a_target_that_was_not_looked_at_yet(server, board):
 
 async def test_keys_move_sort_and_filter(server, board):
     """The cursor stays on its engine when rows move; the filter looks at names, states and models."""
-    add(board, "busy", engine("0", "serving", generation_tokens_per_second=9e9))
-    add(board, "idle", engine("0", "idle", generation_tokens_per_second=None))
+    add(board, "busy", engine("0", "serving", current_generation_tokens_per_second=9e9))
+    add(board, "idle", engine("0", "idle", current_generation_tokens_per_second=None))
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert (names(pilot), selected(pilot)) == (["busy", "chat-0", "idle"], "busy")
@@ -161,8 +170,8 @@ async def test_keys_move_sort_and_filter(server, board):
 
 async def test_sorted_by_tokens_the_unknown_come_last(server, board):
     """What has no number is not zero: it stands behind all that have one."""
-    add(board, "zero", engine("0", "serving", generation_tokens_per_second=0.0))
-    add(board, "none", engine("0", "serving", generation_tokens_per_second=None))
+    add(board, "zero", engine("0", "serving", current_generation_tokens_per_second=0.0))
+    add(board, "none", engine("0", "serving", current_generation_tokens_per_second=None))
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         await pilot.press("s", "s")

@@ -8,7 +8,6 @@ import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
 import { earlier, lasted, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
-import { isStill } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
@@ -112,9 +111,7 @@ export class Card {
     const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
     this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
     const marks = row.marksNow().filter(({ key }) => key === incident.id);
-    const seen = row.data.signals?.engines ?? {};
-    const still = isStill(row.data, seen[incident.engine] ?? Object.values(seen)[0]);
-    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks, still });
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
   }
 
   drawRelated(incident, all, now) {

@@ -374,7 +374,7 @@ function totalled(histories, live) {
   const sums = new Map();
   for (const { t, series } of histories) {
     t.forEach((time, i) => {
-      const value = series.generation_tokens_per_second[i];
+      const value = series.current_generation_tokens_per_second[i];
       const before = sums.get(time) ?? null;
       sums.set(time, value === null ? before : (before ?? 0) + value);
     });

@@ -110,6 +110,8 @@ def _engine(row: top_rows.Row) -> dict[str, Any]:
         "requests_running": engine and engine.requests_running,
         "requests_waiting": engine and engine.requests_waiting,
         "kv_cache_usage_ratio": engine and engine.kv_cache_usage_ratio,
+        "current_generation_tokens_per_second": engine
+        and engine.current_generation_tokens_per_second,
         "generation_tokens_per_second": engine and engine.generation_tokens_per_second,
         "time_to_first_token_p95_seconds": engine and engine.time_to_first_token_seconds.p95,
         "inter_token_latency_p95_seconds": engine and engine.inter_token_latency_seconds.p95,
