@@ -1,6 +1,7 @@
 """The live view, against a real daemon's HTTP server: what it shows, its keys, and how calm it stays."""
 
 import asyncio
+import re
 import socket
 import sys
 import time
@@ -386,16 +387,42 @@ async def test_what_engines_say_cannot_move_the_cursor(server, board):
         assert not {"\x1b", "\x07"} & set(shown)
 
 
-def test_without_textual_it_says_what_to_install(monkeypatch, capsys):
-    """The extra is missing: one sentence, and the command that mends it."""
-    monkeypatch.setitem(sys.modules, "textual", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+WITHOUT = """
+import sys
+sys.modules |= dict.fromkeys(("textual", "rich"))
+from vllm_watch.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 
-    assert main(["top"]) == 2
-    told = (
-        "vllm-watch: top needs textual, which is not installed\n  → pip install 'vllm-watch[top]'\n"
-    )
-    assert capsys.readouterr().err == told
+
+@pytest.mark.parametrize("option", ["--once", "--json"])
+async def test_without_textual_and_rich_it_prints_the_same(server, board, option):
+    """They are an extra that the live view alone needs."""
+    add(board, "ill", engine("0", "stalled", state_text="no step"), state="stalled")
+    said = []
+    for script in (WITHOUT, WITHOUT.replace('"textual", "rich"', "")):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, "top", option, "--url", f"http://127.0.0.1:{server.port}",
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        said.append(
+            re.sub(r"\d\d:\d\d:\d\d UTC|up \S+|\"(t|\w*_seconds)\":[\d.]+", "", out.decode())
+        )
+    assert said[0] == said[1]
+    assert "no step" in said[0]
+
+
+async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, capsys):
+    """With a word on how to have it live."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    url = f"http://127.0.0.1:{server.port}"
+    assert await asyncio.to_thread(main, ["top", "--url", url]) == 0
+    said = capsys.readouterr()
+    assert "pip install 'vllm-watch[top]'" in said.err
+    assert "chat-0" in said.out
 
 
 def test_a_url_that_is_none_is_told(capsys):

@@ -199,9 +199,9 @@ export class Chart {
 
   /** Name a mean as such: over the window of `seconds`, or over the steps of a long `span`. */
   over(seconds, span) {
-    const { note, windowed } = this.signal;
-    const means = span > SCRAPES_UP_TO_SECONDS ? `means of ${age(span / 120)}` : "at each scrape";
-    this.said = `${note}, ${windowed ? `over the last ${age(seconds)}` : means}`;
+    const { note, windowed, rate } = this.signal;
+    const of = windowed ? `over the last ${age(seconds)}` : span > SCRAPES_UP_TO_SECONDS ? `means of ${age(span / 120)}` : rate && "at each scrape";
+    this.said = [note, of].filter(Boolean).join(", ");
   }
 
   /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */

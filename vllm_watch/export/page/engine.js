@@ -60,12 +60,10 @@ export class Engine {
   /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
   draw(signals, lines, { now, alone, ...view }) {
     this.charts.draw(lines, view);
-    this.head.hidden = signals === null;
+    this.head.hidden = signals === null || alone; // its row names the model already
     this.more.hidden = signals === null;
     if (signals === null) return;
-    setText(this.title, alone ? signals.model_name || "model unknown" : `Engine ${this.label} · ${signals.model_name || "model unknown"}`);
-    this.badge.hidden = alone;
-    this.sentence.hidden = alone;
+    setText(this.title, `Engine ${this.label} · ${signals.model_name || "model unknown"}`);
     if (this.state !== signals.state) {
       this.state = signals.state;
       setAttribute(this.badge, "data-tone", toneOf(signals.state));

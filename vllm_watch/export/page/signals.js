@@ -2,15 +2,15 @@
 
 import * as format from "./format.js";
 
-/** name: field of /api/v1/history; windowed: taken over the signal window; read: the same from an engine's signals, for live updates. */
+/** name: field of /api/v1/history; windowed: taken over the signal window; rate: between two scrapes; read: the same from an engine's signals, for live updates. */
 export const CHARTED = [
-  { name: "current_generation_tokens_per_second", title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.current_generation_tokens_per_second },
+  { name: "current_generation_tokens_per_second", rate: true, title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.current_generation_tokens_per_second },
   { name: "requests_running", title: "Running", note: "requests in the batch", format: format.count, least: 4, read: (e) => e.requests_running },
   { name: "requests_waiting", title: "Waiting", note: "requests in the queue", format: format.count, least: 4, read: (e) => e.requests_waiting },
   { name: "kv_cache_usage_ratio", title: "KV cache", note: "share of blocks in use", format: format.ratio, top: 1, read: (e) => e.kv_cache_usage_ratio },
-  { name: "time_to_first_token_p95_seconds", windowed: true, title: "Time to first token", note: "95th percentile", format: format.seconds, least: 0.01, read: (e) => e.time_to_first_token_seconds.p95 },
-  { name: "inter_token_latency_p95_seconds", windowed: true, title: "Between tokens", note: "95th percentile", format: format.seconds, least: 0.001, read: (e) => e.inter_token_latency_seconds.p95 },
-  { name: "step_time_seconds", windowed: true, title: "Step time", note: "mean per scheduler step", format: format.seconds, least: 0.001, read: (e) => e.step_time_seconds },
+  { name: "time_to_first_token_p95_seconds", windowed: true, title: "Time to first token", note: "95th percentile", format: format.seconds, tick: format.tick, least: 0.01, read: (e) => e.time_to_first_token_seconds.p95 },
+  { name: "inter_token_latency_p95_seconds", windowed: true, title: "Between tokens", note: "95th percentile", format: format.seconds, tick: format.tick, least: 0.001, read: (e) => e.inter_token_latency_seconds.p95 },
+  { name: "step_time_seconds", windowed: true, title: "Step time", note: "mean per scheduler step", format: format.seconds, tick: format.tick, least: 0.001, read: (e) => e.step_time_seconds },
 ];
 
 const tokensPerSecond = format.rate("tok/s");

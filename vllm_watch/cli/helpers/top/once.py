@@ -3,11 +3,9 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
-
-from rich.console import Console
-from rich.text import Text
 
 from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.top import panels as top_panels
@@ -15,6 +13,7 @@ from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Daemon, Status
+from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # nothing is cut off for a file or a mail
@@ -40,15 +39,32 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
     width = terminal.columns(elsewhere=_PIPE_COLUMNS)
-    colours = terminal.takes_colours(sys.stdout)
-    console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
+    write = _writer(width)
     for part in parts(daemon.url, status, width):
         # A line is as wide as its text: blanks behind it are only in the way of a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
-                line.right_crop(max(0, len(line) - _HEADER_COLUMNS))
-            console.print(line, no_wrap=True, overflow="crop", crop=True)
+                line.truncate(_HEADER_COLUMNS)
+            write(line)
+
+
+def _writer(width: int) -> Callable[[Text], None]:
+    """Return what prints a line: in colours where rich is installed and the terminal takes them."""
+    colours = terminal.takes_colours(sys.stdout)
+    if not colours:
+        return lambda line: _print(line, width)
+    try:
+        from rich.console import Console  # noqa: PLC0415 - an extra
+    except ImportError:
+        return lambda line: _print(line, width)
+    console = Console(width=width, force_terminal=True, highlight=False)
+    return lambda line: console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def _print(line: Text, width: int) -> None:
+    line.truncate(width)
+    print(line.plain)
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:

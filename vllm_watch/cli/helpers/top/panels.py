@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedReading, Status
+from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
@@ -27,10 +26,11 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(_states(status))
+    states = Counter(target.state for target in status.targets)  # as on the page: rows are engines
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
+    shown.append(" targets" if len(status.targets) > 1 else "", "dim")
     shown.append(f"  {url}  {visible(status.version)}", "dim")
     stale = age_seconds is not None and age_seconds > _OLD_SECONDS
     shown_age = text.age(age_seconds)
@@ -38,14 +38,6 @@ def header(
     age = Text(f"{text.clock(status.t, status.t)} UTC{told}", "yellow" if stale else "dim")
     shown.truncate(max(0, width - age.cell_len - 2), overflow="ellipsis")
     return shown.append(" " * max(1, width - shown.cell_len - age.cell_len - 1)).append(age)
-
-
-def _states(status: Status) -> list[str]:
-    found: list[str] = []
-    for target in status.targets:
-        engines = target.signals.engines.values() if target.signals else ()
-        found += [engine.state for engine in engines] or [target.state]
-    return found
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rich.text import Text
+try:
+    from rich.text import Text as Text
+except ImportError:  # an extra
+    from vllm_watch.cli.helpers.top.plain import Text as Text  # type: ignore[assignment]
 
 from vllm_watch.signals.records import Quantiles
 from vllm_watch.support.visible import visible
