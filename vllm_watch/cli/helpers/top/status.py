@@ -68,6 +68,7 @@ class ToldIncident(Incident):
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
+    severity_reason: str = ""  # why it is a warning and not critical
     restart_outcome: str = ""  # does a restart help?
     runbook: str = ""
     runbook_url: str = ""
