@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -30,7 +31,9 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
 
@@ -385,6 +388,88 @@ async def test_what_engines_say_cannot_move_the_cursor(server, board):
         shown = part(pilot, "detail") + part(pilot, "engines")
         assert r"evil: x\x1b[2J\x0ay" in shown
         assert not {"\x1b", "\x07"} & set(shown)
+
+
+async def test_enter_opens_a_target_with_its_charts_and_processes(server, board):
+    """Tokens, first token, KV cache and queue; the GPUs that it runs on, each process below its parent."""
+    for t in range(0, 600, 5):
+        add(
+            board,
+            "chat-0",
+            engine("0", "serving", current_generation_tokens_per_second=0.0 if t > 300 else 800.0),
+            t=time.time() - 600 + t,
+        )
+    holders = (
+        ProcessSample(pid=10, name="vllm", used_bytes=1 << 30, create_time=time.time() - 7200, cpu_seconds=95.0),
+        ProcessSample(pid=11, name="VLLM::EngineCore", ppid=10, used_bytes=60 << 30, ancestors=("vllm",)),
+    )  # fmt: skip
+    one = replace(gpu(0, 61), processes=holders)
+    board.publish_gpus(
+        reading(one),
+        [
+            GpuHolders(
+                gpu=one,
+                holders=None,
+                unaccounted_bytes=None,
+                unaccounted=Judged(verdict="unknown"),
+                targets=("chat-0",),
+            )
+        ],
+    )
+    async with watching(server).run_test(size=(100, 40)) as pilot:
+        await first_look(pilot)
+        await pilot.press("enter")
+        async with asyncio.timeout(30):
+            while "Tokens/s: 0" not in part(pilot, "engines"):
+                await pilot.pause(0.01)
+        shown = part(pilot, "engines")
+        for title in (
+            "TTFT p95, last minute: 450ms",
+            "KV cache in use: 42%",
+            "Waiting requests: 3",
+        ):
+            assert title in shown
+        drawn = [line for line in shown.splitlines() if line.lstrip().startswith("800 █")]
+        assert drawn
+        assert drawn[0].split()[1].startswith("█" * 10)
+        assert "  └─ vllm 10  1.0 GiB  age 2h00  CPU 1m35" in shown
+        assert "     └─ VLLM::EngineCore 11  60.0 GiB" in shown
+        assert part(pilot, "gpus") == ""
+        await pilot.press("escape")
+        assert names(pilot) == ["chat-0"]
+
+
+async def test_a_question_mark_lists_the_keys_and_sorts_are_chosen_by_number(server):
+    """Every key that does something is listed, and Escape goes back."""
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        await pilot.press("question_mark")
+        shown = part(pilot, "engines")
+        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
+            assert key in shown
+        await pilot.press("escape", "4")
+        assert "sort: waiting" in part(pilot, "keys")
+        await pilot.press("S")
+        assert "sort: tokens" in part(pilot, "keys")
+        assert names(pilot) == ["chat-0"]
+
+
+async def test_the_mouse_selects_opens_sorts_and_scrolls(server, board):
+    """A click selects, another opens, a click on the titles sorts, the wheel moves."""
+    add(board, "idle", engine("0", "idle"))
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
+        assert names(pilot) == ["chat-0", "idle"]
+        await pilot.pause()
+        await pilot.click("#engines", offset=(3, 2))
+        assert selected(pilot) == "idle"
+        await pilot.click("#engines", offset=(3, 0))
+        assert "sort: name" in part(pilot, "keys")
+        await pilot.click("#engines", offset=(3, 2))
+        assert "Last 10 minutes" in part(pilot, "engines")
+        await pilot.press("escape")
+        pilot.app.on_mouse_scroll_up()
+        assert selected(pilot) == "chat-0"
 
 
 WITHOUT = """

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
+__all__ = ["Text"]
+
 _ELLIPSIS = "…"
 
 
-class Text:
+class PlainText:
     """As much of rich.text.Text as `top` uses; styles are accepted and dropped."""
 
     spans: tuple[()] = ()
@@ -21,7 +23,7 @@ class Text:
         """Columns that it takes."""
         return len(self.plain)
 
-    def append(self, text: "Text | str", _style: str = "") -> "Text":
+    def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
         """Add to its end."""
         self.plain += text if isinstance(text, str) else text.plain
         return self
@@ -31,13 +33,13 @@ class Text:
         if len(self.plain) > width:
             self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
 
-    def join(self, parts: "Iterable[Text]") -> "Text":
+    def join(self, parts: "Iterable[PlainText]") -> "PlainText":
         """Return the parts with this text between them."""
-        return Text(self.plain.join(part.plain for part in parts))
+        return PlainText(self.plain.join(part.plain for part in parts))
 
-    def split(self, separator: str) -> "list[Text]":
+    def split(self, separator: str) -> "list[PlainText]":
         """Return what stands between separators."""
-        return [Text(part) for part in self.plain.split(separator)]
+        return [PlainText(part) for part in self.plain.split(separator)]
 
     def stylize(self, _style: str) -> None:
         """Accept a style."""
@@ -45,3 +47,9 @@ class Text:
     def rstrip(self) -> None:
         """Drop the blanks at its end."""
         self.plain = self.plain.rstrip()
+
+
+try:
+    from rich.text import Text
+except ImportError:  # an extra
+    Text = PlainText  # type: ignore[assignment,misc]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
-from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.story.severities import severity_word

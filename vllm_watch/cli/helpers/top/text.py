@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-try:
-    from rich.text import Text as Text
-except ImportError:  # an extra
-    from vllm_watch.cli.helpers.top.plain import Text as Text  # type: ignore[assignment]
-
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.signals.records import Quantiles
 from vllm_watch.support.visible import visible
 
