@@ -99,7 +99,7 @@ def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
     words = dict.fromkeys(
-        ("title", "says", "first_step", "restart_outcome", "runbook", "runbook_url"), text
+        ("title", "says", "first_step", "severity_reason", "restart_outcome", "runbook", "runbook_url"), text
     )
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {

@@ -55,11 +55,11 @@ def test_history_charts_what_the_page_draws():
     """Each column is the signal that it is named for."""
     history = Ring(600.0, mean=False)
     history.push(T, values_of(EngineSignals(
-        engine="0", generation_tokens_per_second=1, requests_running=2, requests_waiting=3, kv_cache_usage_ratio=0.5,
+        engine="0", current_generation_tokens_per_second=7, generation_tokens_per_second=1, requests_running=2, requests_waiting=3, kv_cache_usage_ratio=0.5,
         time_to_first_token_seconds=Quantiles(p95=4), inter_token_latency_seconds=Quantiles(p95=5), step_time_seconds=6,
     )))  # fmt: skip
     _, series = history.series(T)
-    assert [column[0] for column in series.values()] == [1, 2, 3, 0.5, 4, 5, 6]
+    assert [column[0] for column in series.values()] == [7, 1, 2, 3, 0.5, 4, 5, 6]
 
 
 def test_history_begins_anew_when_the_clock_steps_back():

@@ -1,9 +1,11 @@
 """The live view, against a real daemon's HTTP server: what it shows, its keys, and how calm it stays."""
 
 import asyncio
+import re
 import socket
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -29,7 +31,9 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.records import GpuHolders, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
 
@@ -96,7 +100,7 @@ async def test_an_engine_and_its_numbers(server):
         assert "1 serving" in part(pilot, "header")
         assert row(pilot, "chat-0").split() == [
             "chat-0", "serving", "12", "3", "██▌", "42%", "43%", "1.2k", "█", "450ms", "21ms",
-            "-", "12k", "-", "-",
+            "-", "12k", "-",
         ]  # fmt: skip
         assert part(pilot, "detail").splitlines()[1:] == [
             "chat-0: 12 running, 3 waiting",
@@ -106,13 +110,18 @@ async def test_an_engine_and_its_numbers(server):
 
 async def test_several_engines_and_none(server, board):
     """Data-parallel engines have a row each; a target that shows none has one with its own state."""
-    add(board, "dp", engine("0", "serving"), engine("1", "stalled"))
+    add(
+        board,
+        "dp",
+        engine("0", "serving"),
+        engine("1", "stalled", current_generation_tokens_per_second=0.0),
+    )
     add(board, "gone", state="down", state_text="connection refused for 34 s", up=False)
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert names(pilot) == ["gone", "dp/1", "chat-0", "dp/0"]
         # Of the stalled one nothing of the last minute: it would look like work.
-        assert row(pilot, "dp/1").split()[6:] == ["-", "0", "█", *"---"]
+        assert row(pilot, "dp/1").split()[6:] == ["-", "0", "▁", *"---"]
         assert row(pilot, "dp/0").split()[7] == "1.2k"
         assert row(pilot, "gone").split()[1:] == ["down", *"--", "······", *"------"]
         assert "gone: connection refused for 34 s" in part(pilot, "detail")
@@ -120,7 +129,11 @@ async def test_several_engines_and_none(server, board):
 
 async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(server, board):
     """Its server goes on showing the requests and the KV cache that the engine had."""
-    add(board, "dead", engine("0", "down", state_text="its engine core is dead"), state="down")
+    core_is_dead = {
+        "state_text": "its engine core is dead",
+        "current_generation_tokens_per_second": 0.0,
+    }
+    add(board, "dead", engine("0", "down", **core_is_dead), state="down")
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert row(pilot, "dead").split()[1:8] == ["down", *"--", "······", *"--", "0"]
@@ -137,8 +150,8 @@ async def test_a_target_that_was_not_looked_at_yet(server, board):
 
 async def test_keys_move_sort_and_filter(server, board):
     """The cursor stays on its engine when rows move; the filter looks at names, states and models."""
-    add(board, "busy", engine("0", "serving", generation_tokens_per_second=9e9))
-    add(board, "idle", engine("0", "idle", generation_tokens_per_second=None))
+    add(board, "busy", engine("0", "serving", current_generation_tokens_per_second=9e9))
+    add(board, "idle", engine("0", "idle", current_generation_tokens_per_second=None))
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         assert (names(pilot), selected(pilot)) == (["busy", "chat-0", "idle"], "busy")
@@ -161,8 +174,8 @@ async def test_keys_move_sort_and_filter(server, board):
 
 async def test_sorted_by_tokens_the_unknown_come_last(server, board):
     """What has no number is not zero: it stands behind all that have one."""
-    add(board, "zero", engine("0", "serving", generation_tokens_per_second=0.0))
-    add(board, "none", engine("0", "serving", generation_tokens_per_second=None))
+    add(board, "zero", engine("0", "serving", current_generation_tokens_per_second=0.0))
+    add(board, "none", engine("0", "serving", current_generation_tokens_per_second=None))
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         await pilot.press("s", "s")
@@ -377,16 +390,124 @@ async def test_what_engines_say_cannot_move_the_cursor(server, board):
         assert not {"\x1b", "\x07"} & set(shown)
 
 
-def test_without_textual_it_says_what_to_install(monkeypatch, capsys):
-    """The extra is missing: one sentence, and the command that mends it."""
-    monkeypatch.setitem(sys.modules, "textual", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-
-    assert main(["top"]) == 2
-    told = (
-        "vllm-watch: top needs textual, which is not installed\n  → pip install 'vllm-watch[top]'\n"
+async def test_enter_opens_a_target_with_its_charts_and_processes(server, board):
+    """Tokens, first token, KV cache and queue; the GPUs that it runs on, each process below its parent."""
+    for t in range(0, 600, 5):
+        add(
+            board,
+            "chat-0",
+            engine("0", "serving", current_generation_tokens_per_second=0.0 if t > 300 else 800.0),
+            t=time.time() - 600 + t,
+        )
+    holders = (
+        ProcessSample(pid=10, name="vllm", used_bytes=1 << 30, create_time=time.time() - 7200, cpu_seconds=95.0),
+        ProcessSample(pid=11, name="VLLM::EngineCore", ppid=10, used_bytes=60 << 30, ancestors=("vllm",)),
+    )  # fmt: skip
+    one = replace(gpu(0, 61), processes=holders)
+    board.publish_gpus(
+        reading(one),
+        [
+            GpuHolders(
+                gpu=one,
+                holders=None,
+                unaccounted_bytes=None,
+                unaccounted=Judged(verdict="unknown"),
+                targets=("chat-0",),
+            )
+        ],
     )
-    assert capsys.readouterr().err == told
+    async with watching(server).run_test(size=(100, 40)) as pilot:
+        await first_look(pilot)
+        await pilot.press("enter")
+        async with asyncio.timeout(30):
+            while "Tokens/s: 0" not in part(pilot, "engines"):
+                await pilot.pause(0.01)
+        shown = part(pilot, "engines")
+        for title in (
+            "TTFT p95, last minute: 450ms",
+            "KV cache in use: 42%",
+            "Waiting requests: 3",
+        ):
+            assert title in shown
+        drawn = [line for line in shown.splitlines() if line.lstrip().startswith("800 █")]
+        assert drawn
+        assert drawn[0].split()[1].startswith("█" * 10)
+        assert "  └─ vllm 10  1.0 GiB  age 2h00  CPU 1m35" in shown
+        assert "     └─ VLLM::EngineCore 11  60.0 GiB" in shown
+        assert part(pilot, "gpus") == ""
+        await pilot.press("escape")
+        assert names(pilot) == ["chat-0"]
+
+
+async def test_a_question_mark_lists_the_keys_and_sorts_are_chosen_by_number(server):
+    """Every key that does something is listed, and Escape goes back."""
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        await pilot.press("question_mark")
+        shown = part(pilot, "engines")
+        for key in ("Enter", "s, S", "1 … 6", "/", "Esc", "?", "q"):
+            assert key in shown
+        await pilot.press("escape", "4")
+        assert "sort: waiting" in part(pilot, "keys")
+        await pilot.press("S")
+        assert "sort: tokens" in part(pilot, "keys")
+        assert names(pilot) == ["chat-0"]
+
+
+async def test_the_mouse_selects_opens_sorts_and_scrolls(server, board):
+    """A click selects, another opens, a click on the titles sorts, the wheel moves."""
+    add(board, "idle", engine("0", "idle"))
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
+        assert names(pilot) == ["chat-0", "idle"]
+        await pilot.pause()
+        await pilot.click("#engines", offset=(3, 2))
+        assert selected(pilot) == "idle"
+        await pilot.click("#engines", offset=(3, 0))
+        assert "sort: name" in part(pilot, "keys")
+        await pilot.click("#engines", offset=(3, 2))
+        assert "Last 10 minutes" in part(pilot, "engines")
+        await pilot.press("escape")
+        pilot.app.on_mouse_scroll_up()
+        assert selected(pilot) == "chat-0"
+
+
+WITHOUT = """
+import sys
+sys.modules |= dict.fromkeys(("textual", "rich"))
+from vllm_watch.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("option", ["--once", "--json"])
+async def test_without_textual_and_rich_it_prints_the_same(server, board, option):
+    """They are an extra that the live view alone needs."""
+    add(board, "ill", engine("0", "stalled", state_text="no step"), state="stalled")
+    said = []
+    for script in (WITHOUT, WITHOUT.replace('"textual", "rich"', "")):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, "top", option, "--url", f"http://127.0.0.1:{server.port}",
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        said.append(
+            re.sub(r"\d\d:\d\d:\d\d UTC|up \S+|\"(t|\w*_seconds)\":[\d.]+", "", out.decode())
+        )
+    assert said[0] == said[1]
+    assert "no step" in said[0]
+
+
+async def test_a_terminal_without_textual_gets_it_once(server, monkeypatch, capsys):
+    """With a word on how to have it live."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    url = f"http://127.0.0.1:{server.port}"
+    assert await asyncio.to_thread(main, ["top", "--url", url]) == 0
+    said = capsys.readouterr()
+    assert "pip install 'vllm-watch[top]'" in said.err
+    assert "chat-0" in said.out
 
 
 def test_a_url_that_is_none_is_told(capsys):

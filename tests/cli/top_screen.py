@@ -62,7 +62,7 @@ def engine(label, state, **changed):
         "model_name": "llama", "state_text": "12 running, 3 waiting",
         "requests_running": 12, "requests_waiting": 3, "kv_cache_usage_ratio": 0.42,
         "kv_cache_capacity_tokens": 100_000, "kv_cache_free_tokens": 58_000,
-        "generation_tokens_per_second": 1234.5, "throughput_ratio": 0.43, "prompt_tokens_per_second": 12_000,
+        "current_generation_tokens_per_second": 1234.5, "throughput_ratio": 0.43, "prompt_tokens_per_second": 12_000,
         "time_to_first_token_seconds": Quantiles(p95=0.45), "restarts": 2,
         "inter_token_latency_seconds": Quantiles(p95=0.021),
     }  # fmt: skip

@@ -146,7 +146,7 @@ def engine(label: str, model: str, story: tuple[str, str], t: float, phase: floa
         kv_cache_usage_ratio=0.83 if still else min(1.0, 0.55 * busy * wave),
         kv_cache_capacity_tokens=1_204_224.0, kv_cache_free_tokens=1_204_224 * (1 - min(1.0, 0.55 * busy * wave)),
         kv_cache_time_to_full_seconds=None if busy < 1.2 else 84.0,
-        generation_tokens_per_second=tokens, prompt_tokens_per_second=tokens * 4.2,
+        current_generation_tokens_per_second=tokens, generation_tokens_per_second=tokens, prompt_tokens_per_second=tokens * 4.2,
         requests_finished_per_second=busy * 3.1, preemptions_per_second=0.0 if busy < 1.2 else 0.4,
         requests_finished_by_reason_per_second={"stop": busy * 2.8, "length": busy * 0.3, "abort": 0.0},
         steps_per_second=busy * 31, tokens_per_step=46 * wave if busy else None,

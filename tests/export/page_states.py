@@ -18,6 +18,7 @@ from vllm_watch.board.restarts import (
 )
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.records import Quantiles
 
 TROUBLES = {
     "collapsed": ("throughput_collapse", "kv_leak", "page"),
@@ -64,6 +65,18 @@ def ill(state: str) -> Board:
     return board
 
 
+def slow_answers() -> Board:
+    """Numbers as large as they get: minutes to the first token, many tokens."""
+    board = ill("overloaded")
+    (engine,) = board.targets["chat-1"].signals.engines.values()
+    large = replace(
+        engine, current_generation_tokens_per_second=1_234_567.0, requests_waiting=123_456.0,
+        time_to_first_token_seconds=Quantiles(95.0, 101.0, 5000.0), model_name="organisation/a-model-with-a-rather-long-name-72b-instruct-awq",
+    )  # fmt: skip
+    board.publish(replace(board.targets["chat-1"].signals, t=time.time(), engines={"0": large}))
+    return board
+
+
 def warming_up() -> Board:
     """One of them loads its weights."""
     board = well()
@@ -91,7 +104,13 @@ def past() -> Board:
     now = time.time()
     (one,) = board.targets["chat-1"].incidents.open.values()
     story = {"engine": "0", "kind": one.kind, "cause": one.cause, "severity": one.severity, "summary": one.summary}  # fmt: skip
-    end = {"event": "resolved", "t": now, "resolution": "healthy"}
+    end = {
+        "event": "resolved",
+        "t": now,
+        "resolution": "superseded",
+        "ended": now - 5,
+        "requests_lost": 1421,
+    }
     board.tell(made(event("chat-1", story, one.opened_t) | end, opened_t=one.opened_t))
     board.publish(signals("chat-1", "serving", "38 running, 0 waiting", now))
     return board
@@ -176,6 +195,7 @@ STATES = {
     "healthy": well,
     "one": lambda: well(1),
     **{state: lambda state=state: ill(state) for state in TROUBLES},
+    "slow answers": slow_answers,
     "warming up": warming_up,
     "recovering": recovering,
     "past": past,

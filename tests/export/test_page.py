@@ -123,13 +123,13 @@ async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
         i for i, t in enumerate(times) if time.strftime("at %H:%M:%S", time.localtime(t)) == at
     ]
     assert abs(pointed - len(times) / 2) <= 2
-    value = series["generation_tokens_per_second"][pointed]
+    value = series["current_generation_tokens_per_second"][pointed]
     await expect(charts.first.locator(".chart-value")).to_have_text(f"{value:,.0f}\u202ftok/s")
     for i in (0, 3, 6):
         await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
     await tab.page.mouse.move(0, 0)
     await expect(charts.first.locator(".chart-note")).to_have_text(
-        "tokens per second, over the last 1\u202fmin"
+        "tokens per second, at each scrape"
     )
     assert tab.complaints == []
 

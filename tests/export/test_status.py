@@ -83,7 +83,7 @@ def test_open_incidents_are_said_with_their_target():
         "ended_timestamp_seconds": None, "closes_timestamp_seconds": None, "phase": "active", "meanwhile": "", "stacks": "", "times": 1, "requests_lost": None, "recurring": None,
         "worst": None,
         "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step_of("hang", advised=False),
-        "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",
+        "restart_outcome": STORIES["engine_stalled"].restart, "severity_reason": "", "runbook": "docs/detectors/engine_stalled.md",
         "runbook_url": "/runbooks/engine_stalled",
     }  # fmt: skip
 
@@ -103,6 +103,7 @@ def test_the_words_are_said_once():
     assert said["story"]["stale_vram"]["of_gpus"] is True
     assert said["restart_steps"]["helped"]["ended"] == "helped"
     assert said["targets"][0]["incidents"][0]["restart_outcome"] == CURES
+    assert said["targets"][0]["incidents"][0]["severity_reason"] == ""
     own = json.loads(Status(board).incidents("vllm-watch"))["incidents"][0]
     assert own["title"] == "Many targets at once: unreachable"
     assert own["runbook"] == "docs/detectors/engine_down.md#many-at-once"

@@ -50,6 +50,7 @@ def test_rates_are_growth_over_time():
         sample(generation_tokens=500.0, prompt_tokens=60.0, preemptions=2.0, request_success={"stop": 6.0, "abort": 5.0}, iteration_tokens=steps(50, 550)),
     )  # fmt: skip
     assert signals.generation_tokens_per_second == 100.0
+    assert signals.current_generation_tokens_per_second == 100.0
     assert signals.prompt_tokens_per_second == 10.0
     assert signals.preemptions_per_second == 0.2
     assert signals.requests_finished_per_second == 2.0
@@ -57,6 +58,18 @@ def test_rates_are_growth_over_time():
     assert signals.steps_per_second == 10.0
     assert signals.tokens_per_step == 11.0
     assert signals.step_time_seconds == 0.1
+
+
+def test_an_engine_that_hangs_generates_nothing_now():
+    """The mean over the window still has the tokens from before; a restart's first tokens count from zero."""
+    before, same = sample(generation_tokens=0.0), sample(generation_tokens=500.0)
+    hung = follow(before, same, same)
+    assert hung.generation_tokens_per_second == 50.0
+    assert hung.current_generation_tokens_per_second == 0.0
+    again = follow(before, same, sample(generation_tokens=50.0))
+    assert again.current_generation_tokens_per_second == 10.0
+    assert follow(same, sample(), same).current_generation_tokens_per_second == 0.0
+    assert follow(same, sample()).current_generation_tokens_per_second is None
 
 
 def test_step_time_is_not_inflated_by_idle_time():

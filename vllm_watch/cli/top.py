@@ -6,13 +6,13 @@ import sys
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.top.status import Daemon
-from vllm_watch.errors import WatchError
 
 HELP = """\
 Look at a running vllm-watch in the terminal: what is wrong first, with its evidence and what to do; the
-engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. Needs the extra
-`top` (pip install 'vllm-watch[top]') and a daemon: start one with `vllm-watch run` or `vllm-watch demo`.
-Where the output is no terminal, and with --once, it is told once as text. NO_COLOR takes the colours away.
+engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. It needs a
+daemon: start one with `vllm-watch run` or `vllm-watch demo`. The live view needs the extra `top`
+(pip install 'vllm-watch[top]'). --once, --json and output to a pipe print once and exit, without it. NO_COLOR=1
+turns colours off.
 
 examples:
   vllm-watch top
@@ -21,31 +21,36 @@ examples:
   vllm-watch top --json | jq '.wrong[] | [.severity, .target, .title]'
   vllm-watch top --url https://gpu-7:9470 --ca-file ca.pem --credentials-file ~/.config/vllm-watch.user
 
-keys: arrows select, s sorts, / filters, q quits
+keys: arrows select, Enter opens, s sorts, / filters, ? lists all keys, q quits
 """
+
+
+_NOT_LIVE = (
+    "vllm-watch: the live view needs textual (pip install 'vllm-watch[top]'); this is printed once"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which daemon to look at."""
     connection.add_daemon(parser)
-    parser.add_argument("--once", action="store_true", help="tell it once, as text, and end")
-    parser.add_argument("--json", action="store_true", help="tell it once, as one JSON object")
+    parser.add_argument("--once", action="store_true", help="print once as text and exit")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and exit")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it until the user quits."""
     daemon = connection.of(arguments)
-    if importlib.util.find_spec("textual") is None:
-        raise WatchError(
-            "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
-        )
-    # textual, and rich, which it brings, are an extra: only what follows may import them.
-    if arguments.once or arguments.json or not sys.stdout.isatty():
-        from vllm_watch.cli.helpers.top import once as top_once  # noqa: PLC0415
+    once = arguments.once or arguments.json or not sys.stdout.isatty()
+    if not once and importlib.util.find_spec("textual") is None:
+        print(_NOT_LIVE, file=sys.stderr)
+        once = True
+    if once:
+        from vllm_watch.cli.helpers.top import once as top_once  # noqa: PLC0415 - pydantic is slow
 
         top_once.show(Daemon.at(daemon), as_json=arguments.json)
         return exit_status.FINE
+    # textual is an extra: only what follows may import it.
     from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415
 
-    TopApp(Daemon.at(daemon)).run(mouse=False)  # so that text can be selected and copied
+    TopApp(Daemon.at(daemon)).run()
     return exit_status.FINE

@@ -88,6 +88,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
         absent="Absent where vLLM does not say: before 0.11.1 without /is_sleeping.",
         value=flag("sleeping"),
     ),
+    _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",
+           "Absent until two scrapes of the same engine lie in the window, and while the engine cannot be read."),
     _gauge("generation_tokens_per_second", f"Generated tokens per second {_WINDOW}.",
            "Absent until two scrapes of the same engine lie in the window."),
     _gauge("prompt_tokens_per_second",

@@ -17,7 +17,7 @@ from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.day import Cells
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
-from vllm_watch.export import page_files
+from vllm_watch.export import page_files, reasons
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.incidents import recurrence, way
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
@@ -207,7 +207,9 @@ class Status:
             ),
             "restart_outcome": story.restart_of(
                 cause, advised=incident.restart_advised, after_s=incident.advised_after_s
-            ),
+            )
+            + reasons.of_restart(incident),
+            "severity_reason": reasons.of_severity(incident),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",
             "evidence": plain_evidence(incident),

@@ -158,6 +158,7 @@ class EngineTracker:
             kv_cache_time_to_full_seconds=self._time_to_full(),
             sleeping=sleeping,
             sleep_level=state.sleep_level(sample.engine_sleep_state, sleeping=bool(sleeping)),
+            current_generation_tokens_per_second=self._rate("generation_tokens", latest=True),
             generation_tokens_per_second=self._rate("generation_tokens"),
             prompt_tokens_per_second=self._rate("prompt_tokens"),
             requests_finished_per_second=finished_rate,
@@ -190,8 +191,8 @@ class EngineTracker:
         finished = self._window.labelled("request_success")
         return None if finished is None else {k: v / finished[1] for k, v in finished[0].items()}
 
-    def _rate(self, name: str) -> float | None:
-        grown = self._window.counter(name)
+    def _rate(self, name: str, *, latest: bool = False) -> float | None:
+        grown = self._window.counter(name, latest=latest)
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:

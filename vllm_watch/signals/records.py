@@ -39,6 +39,7 @@ class EngineSignals:
     sleeping: bool | None = None
     sleep_level: int = 0  # 1, 2: asleep without weights and cache on the GPU
     # rates
+    current_generation_tokens_per_second: float | None = None  # between the last two scrapes
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None
     requests_finished_per_second: float | None = None  # by any reason but an error; aborts too

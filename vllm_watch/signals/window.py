@@ -122,9 +122,9 @@ class Window:
     def first(self) -> Entry | None:
         return self._entries[0] if self._entries else None
 
-    def counter(self, name: str) -> tuple[float, float] | None:
-        """(growth, seconds) of a counter within the window; None where it was not seen twice."""
-        pair = self._pair(name)
+    def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
+        """(growth, seconds) of a counter within the window, or since the scrape before; None if it was not seen twice."""
+        pair = self._pair(name, latest=latest)
         if pair is None:
             return None
         a, b = pair
@@ -165,18 +165,23 @@ class Window:
         )
 
     def _pair(
-        self, name: str, alike: Callable[[Any, Any], bool] | None = None
+        self,
+        name: str,
+        alike: Callable[[Any, Any], bool] | None = None,
+        *,
+        latest: bool = False,
     ) -> tuple[Entry, Entry] | None:
-        """The first entry and the last that have this count, and have it `alike`."""
+        """The first entry and the last that have this count, and have it `alike`; `latest`: the last two."""
         if len(self._entries) < 2:  # noqa: PLR2004
             return None
         last = self._entries[-1]
         newest = getattr(last.counts, name)
         if newest is None:
             return None
-        for entry in self._entries:  # the first has it nearly always
+        # The first that is tried has it nearly always.
+        for entry in reversed(self._entries) if latest else self._entries:
             if entry is last:
-                return None
+                continue
             count = getattr(entry.counts, name)
             if count is not None and (alike is None or alike(count, newest)):
                 return entry, last

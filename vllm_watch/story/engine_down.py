@@ -46,5 +46,5 @@ STORY = Story(
         ),
         "unknown": Cause("cause unknown", "it has never answered"),
     },
-    charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
+    charts=("current_generation_tokens_per_second", "requests_running", "requests_waiting"),
 )  # fmt: skip

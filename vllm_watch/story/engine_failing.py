@@ -43,5 +43,5 @@ STORY = Story(
             _UNSURE,
         ),
     },
-    charts=("requests_finished_per_second", "generation_tokens_per_second", "requests_running"),
+    charts=("requests_finished_per_second", "current_generation_tokens_per_second", "requests_running"),
 )  # fmt: skip

@@ -46,5 +46,5 @@ STORY = Story(
         ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },
-    charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
+    charts=("current_generation_tokens_per_second", "requests_running", "requests_waiting"),
 )  # fmt: skip

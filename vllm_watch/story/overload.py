@@ -48,5 +48,9 @@ STORY = Story(
         ),
     },
     severities=("page", "ticket"),
-    charts=("requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"),
+    charts=(
+        "requests_waiting",
+        "current_generation_tokens_per_second",
+        "time_to_first_token_p95_seconds",
+    ),
 )

@@ -64,5 +64,5 @@ STORY = Story(
         ),
         "unknown": Cause("cause unknown", "the cause is not known yet"),
     },
-    charts=("generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
+    charts=("current_generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
 )  # fmt: skip

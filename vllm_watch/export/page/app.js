@@ -1,6 +1,7 @@
 // The page: takes in what the watcher tells and decides what the reader sees first.
 
 import { Clock } from "./clock.js";
+import { drawKey } from "./day.js";
 import { h, icon, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import * as gpus from "./gpus.js";
@@ -67,6 +68,10 @@ class Page {
     for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => { this.heldSince = null; }, true);
     document.addEventListener("visibilitychange", () => this.schedule());
     window.addEventListener("hashchange", () => this.follow());
+    drawKey($("day-key"));
+    window.addEventListener("beforeprint", () => {
+      for (const row of this.targets.values()) row.draw(this.now()); // also those out of sight
+    });
   }
 
   now() {
@@ -237,6 +242,7 @@ class Page {
     this.changed.clear();
     this.told.clear();
     this.list.arrange();
+    $("day-key").hidden = ![...this.targets.values()].some(({ strip }) => strip?.told);
     this.verdict();
     this.drawRestarts(now);
     gpus.draw($("gpu-list"), this.gpus, now);
@@ -306,7 +312,7 @@ class Page {
     setText($("live-text"), { live: `live${told}`, polled: `asked every 10\u202fs${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
     if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
-    if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
+    if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Latencies and rates of requests are over the last ${format.age(this.watcher.window_seconds)}.`);
     this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {

@@ -8,7 +8,6 @@ import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
 import { earlier, lasted, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
-import { isStill } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
@@ -43,13 +42,14 @@ export class Card {
       this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each source says now"), this.witnesses.element), this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
+    this.reason = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
     this.earlier = h("p", { class: "related" });
     this.runbook = runbookLink();
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.restart, this.plan.element, this.evidence, this.earlier, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.reason, this.restart, this.plan.element, this.evidence, this.earlier, this.related,
         h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page, target), restart: this.plan.told, earlier: earlier(this.incident, page.incidents) })))));
   }
@@ -87,8 +87,10 @@ export class Card {
     setText(this.stacks, incident.stacks);
     setText(this.worst, worst(incident, (t) => format.moment(t, now)));
     setText(this.lost, lostOf(incident));
-    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, !recovering && this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
+    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.reason, incident.severity_reason], [this.worst, !recovering && this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
+    this.reason.replaceChildren(icon("note"), incident.severity_reason);
+    setAttribute(this.reason, "data-tone", "quiet");
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
     this.for.draw(pro);
@@ -112,9 +114,7 @@ export class Card {
     const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
     this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
     const marks = row.marksNow().filter(({ key }) => key === incident.id);
-    const seen = row.data.signals?.engines ?? {};
-    const still = isStill(row.data, seen[incident.engine] ?? Object.values(seen)[0]);
-    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks, still });
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
   }
 
   drawRelated(incident, all, now) {

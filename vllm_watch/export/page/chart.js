@@ -8,6 +8,7 @@ const HEIGHT = 100;
 const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
 
 const POINTS = 600; // of a line that grows while somebody looks: more than a chart has pixels
+const SCRAPES_UP_TO_SECONDS = 600; // of a longer span the watcher keeps means
 const SET_BACK_SECONDS = 30; // less is two events that came in the wrong order
 
 /** Times and values of one signal; the newest `span` seconds are kept. */
@@ -196,14 +197,16 @@ export class Chart {
     return undefined;
   }
 
-  /** Over how many seconds a value is taken: a rate goes on for so long after the work has stopped. */
-  over(seconds) {
-    this.said = this.signal.windowed ? `${this.signal.note}, over the last ${age(seconds)}` : this.signal.note;
+  /** Name a mean as such: over the window of `seconds`, or over the steps of a long `span`. */
+  over(seconds, span) {
+    const { note, windowed, rate } = this.signal;
+    const of = windowed ? `over the last ${age(seconds)}` : span > SCRAPES_UP_TO_SECONDS ? `means of ${age(span / 120)}` : rate && "at each scrape";
+    this.said = [note, of].filter(Boolean).join(", ");
   }
 
-  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. `still`: its engine does nothing now. */
-  draw(line, end, span, interval, marks, frozen, still) {
-    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS, still: still && this.signal.stops });
+  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
+  draw(line, end, span, interval, marks, frozen) {
+    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
     const d = path(line, end, span, this.top, this.gap);
@@ -243,8 +246,7 @@ export class Chart {
 
   /** What holds now; null: not known. */
   now() {
-    const value = this.line.values[this.newest()] ?? null;
-    return value !== null && this.still ? 0 : value;
+    return this.line.values[this.newest()] ?? null;
   }
 
   /** The value at the pointer, else the newest. */
@@ -254,7 +256,7 @@ export class Chart {
     const value = at === null ? this.now() : this.line.values[i];
     const pointed = at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
-    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.still ? `now; the line: ${this.said}` : this.said);
+    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);
     this.cross.hidden = !pointed;
     this.dot.hidden = !pointed;
     if (!pointed) return;

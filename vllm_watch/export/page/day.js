@@ -9,6 +9,7 @@ const CELLS = 96;
 const HEIGHT = 10; // of the picture; what is worse stands higher, so that it is told without colour
 const HEIGHTS = { unknown: 0, healthy: 3, warning: 6, critical: HEIGHT, down: HEIGHT };
 const WIDTH = 0.82; // of a cell: the rest is the gap to the next
+const HOUR_CELLS = 4; // healthy since less than that, a watcher has nothing to tell of a day
 const NEWS_SECONDS = 30; // so long after a span has begun the watcher knows of it
 
 const minute = (t) => new Date(t * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -45,9 +46,13 @@ export class Strip {
   }
 
   draw(day) {
+    this.told = (day ?? []).some(({ state }, i) => state !== "unknown" && (state !== "healthy" || i < CELLS - HOUR_CELLS));
     for (const [state, path] of this.paths) setAttribute(path, "d", (day ?? []).map((cell, i) => (cell.state === state ? shape(state, i) : "")).join(""));
   }
 }
+
+/** What the strips under rows mean. */
+export const drawKey = (element) => element.replaceChildren("Last 24\u202fh, 15\u202fmin each: ", ...STATES.slice(0, -1).map((state) => h("span", { class: "day-key" }, sample(state), state === "critical" ? "critical, down" : state)));
 
 /** What is unknown is a thin line, and what is down is cut in two. */
 function shape(state, i) {

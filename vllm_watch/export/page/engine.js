@@ -2,9 +2,9 @@
 
 import { Chart, Charts, Line } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
-import { quantile } from "./format.js";
+import { age, quantile } from "./format.js";
 import { say } from "./say.js";
-import { CHARTED, LATENCIES, LISTED, OF_WORK } from "./signals.js";
+import { CHARTED, LATENCIES, LISTED, OF_WINDOW, OF_WORK } from "./signals.js";
 import { toneOf } from "./words.js";
 
 /** The lines of one engine, by signal: kept while somebody looks at them. */
@@ -33,11 +33,11 @@ export class ChartSet {
     this.element = h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element));
   }
 
-  draw(lines, { t, span, interval, marks, windowSeconds, pinned = null, frozen = false, still = false }) {
+  draw(lines, { t, span, interval, marks, windowSeconds, pinned = null, frozen = false }) {
     this.group.pinned = pinned;
     for (const { signal, chart } of this.parts) {
-      chart.over(windowSeconds);
-      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks, frozen, still);
+      chart.over(windowSeconds, span);
+      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks, frozen);
     }
   }
 }
@@ -52,36 +52,37 @@ export class Engine {
     this.head = h("div", { class: "engine-head" }, this.title, this.badge, this.sentence);
     this.list = h("dl", { class: "facts" });
     this.latencies = LATENCIES.map(([title, read]) => ({ title, read, cells: [h("td"), h("td"), h("td")] }));
-    this.more = h("div", { class: "engine-more" }, latencyTable(this.latencies), this.list);
+    this.latencyTitle = h("th", { scope: "col" });
+    this.more = h("div", { class: "engine-more" }, latencyTable(this.latencyTitle, this.latencies), this.list);
     this.element = h("section", { class: "engine" }, this.head, this.charts.element, this.more);
   }
 
   /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
   draw(signals, lines, { now, alone, ...view }) {
     this.charts.draw(lines, view);
-    this.head.hidden = signals === null;
+    this.head.hidden = signals === null || alone; // its row names the model already
     this.more.hidden = signals === null;
     if (signals === null) return;
-    setText(this.title, alone ? signals.model_name || "model unknown" : `Engine ${this.label} · ${signals.model_name || "model unknown"}`);
-    this.badge.hidden = alone;
-    this.sentence.hidden = alone;
+    setText(this.title, `Engine ${this.label} · ${signals.model_name || "model unknown"}`);
     if (this.state !== signals.state) {
       this.state = signals.state;
       setAttribute(this.badge, "data-tone", toneOf(signals.state));
       this.badge.replaceChildren(icon(toneOf(signals.state)), signals.state);
     }
     setText(this.sentence, signals.state_text);
+    const window = age(view.windowSeconds);
+    setText(this.latencyTitle, `latency, last ${window}`);
     for (const { read, cells } of this.latencies) {
       const { p50, p95, p99, first_bound: first } = view.still ? {} : read(signals);
       [p50, p95, p99].forEach((value, i) => setText(cells[i], quantile(value, first)));
     }
-    facts(this.list, LISTED.filter(([title, , when]) => (!when || when(signals)) && !(view.still && OF_WORK.has(title))).map(([title, say]) => [title, say(signals, now)]));
+    facts(this.list, LISTED.filter(([title, , when]) => (!when || when(signals)) && !(view.still && OF_WORK.has(title))).map(([title, say]) => [OF_WINDOW.has(title) ? `${title}, mean of ${window}` : title, say(signals, now)]));
   }
 }
 
-function latencyTable(rows) {
+function latencyTable(title, rows) {
   return h("table", { class: "latencies" },
-    h("thead", {}, h("tr", {}, ...["latency", "p50", "p95", "p99"].map((title) => h("th", { scope: "col" }, title)))),
+    h("thead", {}, h("tr", {}, title, ...["p50", "p95", "p99"].map((each) => h("th", { scope: "col" }, each)))),
     h("tbody", {}, ...rows.map(({ title, cells }) => h("tr", {}, h("th", { scope: "row" }, title), ...cells))));
 }
 

@@ -54,6 +54,12 @@ export function seconds(value) {
   return age(value);
 }
 
+/** A duration in one unit, as short as the label of an axis must be. */
+export function tick(value) {
+  if (!known(value) || Math.abs(value) < 60) return seconds(value);
+  return Math.abs(value) < 3600 ? `${number(value / 60)}${THIN}min` : `${number(value / 3600)}${THIN}h`;
+}
+
 const digits = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? trim(value, 1) : trim(value, 2));
 
 /** A quantile; one in the histogram's lowest bucket is only known to be below its bound. */

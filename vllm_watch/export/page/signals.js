@@ -2,15 +2,15 @@
 
 import * as format from "./format.js";
 
-/** name: field of /api/v1/history; windowed: taken over the signal window; stops: nothing at once where the engine does nothing; read: the same from an engine's signals, for live updates. */
+/** name: field of /api/v1/history; windowed: taken over the signal window; rate: between two scrapes; read: the same from an engine's signals, for live updates. */
 export const CHARTED = [
-  { name: "generation_tokens_per_second", windowed: true, stops: true, title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.generation_tokens_per_second },
+  { name: "current_generation_tokens_per_second", rate: true, title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.current_generation_tokens_per_second },
   { name: "requests_running", title: "Running", note: "requests in the batch", format: format.count, least: 4, read: (e) => e.requests_running },
   { name: "requests_waiting", title: "Waiting", note: "requests in the queue", format: format.count, least: 4, read: (e) => e.requests_waiting },
   { name: "kv_cache_usage_ratio", title: "KV cache", note: "share of blocks in use", format: format.ratio, top: 1, read: (e) => e.kv_cache_usage_ratio },
-  { name: "time_to_first_token_p95_seconds", windowed: true, title: "Time to first token", note: "95th percentile", format: format.seconds, least: 0.01, read: (e) => e.time_to_first_token_seconds.p95 },
-  { name: "inter_token_latency_p95_seconds", windowed: true, title: "Between tokens", note: "95th percentile", format: format.seconds, least: 0.001, read: (e) => e.inter_token_latency_seconds.p95 },
-  { name: "step_time_seconds", windowed: true, title: "Step time", note: "mean per scheduler step", format: format.seconds, least: 0.001, read: (e) => e.step_time_seconds },
+  { name: "time_to_first_token_p95_seconds", windowed: true, title: "Time to first token", note: "95th percentile", format: format.seconds, tick: format.tick, least: 0.01, read: (e) => e.time_to_first_token_seconds.p95 },
+  { name: "inter_token_latency_p95_seconds", windowed: true, title: "Between tokens", note: "95th percentile", format: format.seconds, tick: format.tick, least: 0.001, read: (e) => e.inter_token_latency_seconds.p95 },
+  { name: "step_time_seconds", windowed: true, title: "Step time", note: "mean per scheduler step", format: format.seconds, tick: format.tick, least: 0.001, read: (e) => e.step_time_seconds },
 ];
 
 const tokensPerSecond = format.rate("tok/s");
@@ -48,12 +48,14 @@ export const LISTED = [
 ];
 
 /** Those of the last minute's work: of an engine that does none now they would look like work. */
-export const OF_WORK = new Set(["Prompt tokens", "Requests finished", "… by reason", "Preemptions", "Steps", "Tokens per step", "KV cache full in"]);
+const RATES = ["Prompt tokens", "Requests finished", "… by reason", "Preemptions", "Steps", "Tokens per step"];
+export const OF_WORK = new Set([...RATES, "KV cache full in"]);
+
+/** Means over the signal window, named as such. */
+export const OF_WINDOW = new Set([...RATES, "Prefix cache hits", "Drafts accepted", "Objectives met", "Goodput, at most"]);
 
 /** Does an engine do nothing now? Its rates of the last minute would look like work. */
 export const isStill = (target, engine) => engine?.state === "stalled" || target.state === "down";
-
-const generationNow = (target) => (engine) => (engine.generation_tokens_per_second !== null && isStill(target, engine) ? 0 : engine.generation_tokens_per_second);
 
 /** A target's row: totals of its engines, the fullest cache, the worst latency; null where no engine says. */
 export function summary(target) {
@@ -63,7 +65,7 @@ export function summary(target) {
   const now = (read) => (e) => (target.state === "down" ? null : read(e)); // a dead engine goes on showing what it had
   const most = (read) => (known(read).length ? Math.max(...known(read)) : null);
   return {
-    generation: total(generationNow(target)),
+    generation: total((e) => e.current_generation_tokens_per_second),
     running: total(now((e) => e.requests_running)),
     waiting: total(now((e) => e.requests_waiting)),
     kv: most(now((e) => e.kv_cache_usage_ratio)),

@@ -63,7 +63,7 @@ export class Target {
     this.summary = h("summary", {}, this.badge,
       h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model, this.flags), this.sentence),
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
-      kv, cell("ttft", "TTFT p95"), h("span", { class: "day-span" }, "24\u202fh"), this.strip.element);
+      kv, cell("ttft", "TTFT p95"), this.daySpan = h("span", { class: "day-span" }, "24\u202fh"), this.strip.element);
     this.body = null; // of a row that is closed there is none
     this.state = null; // so that it is drawn
     this.shown = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
@@ -172,17 +172,19 @@ export class Target {
     }
     this.drawFlags();
     setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : format.brief(data.state_text));
-    setText(this.model, modelOf(data));
+    setText(this.model, modelOf(data) === this.name ? "" : modelOf(data));
     const sums = summary(data);
     setText(this.numbers.generation, format.rate("tok/s")(sums.generation));
     setText(this.numbers.running, format.count(sums.running));
     setText(this.numbers.waiting, format.count(sums.waiting));
     setText(this.numbers.kv, format.ratio(sums.kv));
-    setText(this.numbers.ttft, format.seconds(sums.ttft));
+    setText(this.numbers.ttft, format.tick(sums.ttft));
     this.kvBar.firstChild.style.transform = `scaleX(${Math.min(1, Math.max(0, sums.kv ?? 0))})`;
     this.spark.draw(this.generation, this.end(now), this.page.span, this.interval(), this.marksNow());
     const day = this.cells(now);
     this.strip.draw(day);
+    this.daySpan.hidden = !this.strip.told;
+    setAttribute(this.strip.element, "hidden", this.strip.told ? null : "");
     this.body?.draw(now, day);
   }
 
@@ -374,7 +376,7 @@ function totalled(histories, live) {
   const sums = new Map();
   for (const { t, series } of histories) {
     t.forEach((time, i) => {
-      const value = series.generation_tokens_per_second[i];
+      const value = series.current_generation_tokens_per_second[i];
       const before = sums.get(time) ?? null;
       sums.set(time, value === null ? before : (before ?? 0) + value);
     });

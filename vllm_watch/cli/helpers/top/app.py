@@ -2,17 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
+from vllm_watch.cli.helpers.top import opened as top_opened
 from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
-from vllm_watch.cli.helpers.top.status import Status
+from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0  # a person reads no faster, and the daemon looks every few seconds anyway
@@ -28,6 +31,9 @@ class Source(Protocol):
 
     async def status(self) -> Status:
         """Return everything at this moment."""
+
+    async def charts(self, target: str) -> Mapping[str, Charted]:
+        """Return the charts of a target's engines."""
 
     async def close(self) -> None:
         """End the connection."""
@@ -54,9 +60,13 @@ class TopApp(App[None]):
         Binding("pagedown", f"move({_PAGE_ROWS})", "down"),
         Binding("home", "move(-1000000)", "first"),
         Binding("end", "move(1000000)", "last"),
-        Binding("s", "sort", "sort"),
+        Binding("s", "sort(1)", "sort"),
+        Binding("S", "sort(-1)", "sort back"),
+        *(Binding(str(i), f"sort_by('{name}')", name) for i, name in enumerate(top_rows.SORTS, 1)),
+        Binding("enter", "open", "open"),
+        Binding("question_mark", "help", "keys"),
         Binding("slash", "filter", "filter"),
-        Binding("escape", "unfilter", "all"),
+        Binding("escape", "leave", "all"),
     ]
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None  # keys belong to the rows until a filter is asked for
@@ -76,6 +86,11 @@ class TopApp(App[None]):
         self._drawn: dict[str, tuple[object, ...]] = {}  # by part
         self._sort = "urgency"
         self._wanted = ""
+        self._first = 0  # place of the first row on the screen
+        self._opened = ""  # name of the row that is opened; empty: none
+        self._helps = False
+        self._scrolled = 0  # lines of what is opened that are above the screen
+        self._charts: Mapping[str, Charted] = {}
 
     def compose(self) -> ComposeResult:
         """Lay out the parts from top to bottom."""
@@ -121,7 +136,18 @@ class TopApp(App[None]):
             self._status, self._problem = status, None
             self._answered_s = time.monotonic()
             self._rows = self._curves.rows(status)
+            await self._ask_charts()
         self.draw()
+
+    async def _ask_charts(self) -> None:
+        row = self._opened_row()
+        try:
+            self._charts = await self._source.charts(row.target.name) if row else {}
+        except WatchError as error:
+            self._problem = error.cause
+
+    def _opened_row(self) -> top_rows.Row | None:
+        return next((row for row in self._rows if row.name == self._opened), None)
 
     def draw(self) -> None:
         """Draw everything from what is known now."""
@@ -134,7 +160,11 @@ class TopApp(App[None]):
         parts = self._parts(self._shown[selected] if self._shown else None, width, height)
         taken = sum(1 + part.plain.count("\n") for part in parts.values() if part.plain)
         taken += self.query_one("#filter").has_class("shown")
-        parts["#engines"] = self._engines(width, max(2, height - taken), selected)
+        room = max(2, height - taken)
+        if self._helps or self._opened:
+            parts["#engines"] = self._in_place(width, room)
+        else:
+            parts["#engines"] = self._engines(width, room, selected)
         for place, part in parts.items():
             drawn = (part.plain, str(part.style), tuple(part.spans))
             if drawn != self._drawn.get(place):  # what is the same is not written again: no flicker
@@ -147,14 +177,32 @@ class TopApp(App[None]):
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
         gpus = status.gpus if status else None
+        opened = self._helps or bool(self._opened)
+        if opened:
+            gpus, row = None, None
         return {
             "#header": top_panels.header(self._source.url, status, self._problem, age_seconds, width),
             "#wrong": top_story.wrong(status, width, height),
             "#gpus": top_panels.gpus(gpus, width, max(1, height // _GPU_SHARE)),
             "#detail": top_story.detail(row, status, width, height),
             "#watcher": top_story.watcher(status, width) if height >= _LOW_HEIGHT else Text(),
-            "#keys": top_panels.keys(self._sort, self._wanted, len(self._shown), width),
+            "#keys": top_panels.keys(self._sort, self._wanted, len(self._shown), width, opened=opened),
         }  # fmt: skip
+
+    def _in_place(self, width: int, height: int) -> Text:
+        """What stands in place of the list: the keys, or the opened target."""
+        row, status = self._opened_row(), self._status
+        if self._helps:
+            lines = top_opened.help_lines(status, width)
+        elif row is None or status is None:
+            lines = [Text(f"{self._opened} is gone (escape goes back)", "dim")]
+        else:
+            told = top_story.detail(row, status, width, 4 * height)
+            charted = self._charts.get(row.engine.engine if row.engine else "0")
+            lines = top_opened.lines(row, status, charted, told, width)
+        self._scrolled = min(self._scrolled, max(0, len(lines) - height))
+        shown = lines[self._scrolled : self._scrolled + height]
+        return Text("\n", no_wrap=True, overflow="crop").join(shown)
 
     def _engines(self, width: int, height: int, selected: int) -> Text:
         columns = top_rows.columns_for(width, self._shown)
@@ -164,6 +212,7 @@ class TopApp(App[None]):
         if below and visible > 1:  # the last line stands for what is not shown
             visible -= 1
             below = self._shown[first + visible :]
+        self._first = first
         lines = [top_rows.titles(columns, width)]
         for number, row in enumerate(self._shown[first : first + visible], first):
             lines.append(top_rows.line(row, columns, selected=number == selected))
@@ -189,17 +238,72 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor."""
-        if self._shown:
+        """Move the cursor, or scroll what is opened."""
+        if self._helps or self._opened:
+            self._scrolled = max(0, self._scrolled + rows)
+            self.draw()
+        elif self._shown:
             place = min(max(0, self._cursor() + rows), len(self._shown) - 1)
             self._selected, self._chosen = self._shown[place].name, True
             self.draw()
 
-    def action_sort(self) -> None:
-        """Sort by the next key."""
+    def action_sort(self, step: int) -> None:
+        """Sort by the next key, or by the one before."""
         names = list(top_rows.SORTS)
-        self._sort = names[(names.index(self._sort) + 1) % len(names)]
+        self.action_sort_by(names[(names.index(self._sort) + step) % len(names)])
+
+    def action_sort_by(self, name: str) -> None:
+        """Sort by this key."""
+        self._sort = name
         self.draw()
+
+    async def action_open(self) -> None:
+        """Open the target under the cursor."""
+        self._helps, self._scrolled = False, 0
+        if self._shown and not self._opened:
+            self._opened = self._shown[self._cursor()].name
+            self.draw()
+            await self._ask_charts()
+        self.draw()
+
+    def action_help(self) -> None:
+        """Show the keys, or hide them."""
+        self._helps, self._scrolled = not self._helps, 0
+        self.draw()
+
+    def action_leave(self) -> None:
+        """Close what is opened; without that, show all rows again."""
+        if not self._helps and not self._opened:
+            self.action_unfilter()
+        elif self._helps:
+            self.action_help()
+        else:
+            self._opened, self._charts, self._scrolled = "", {}, 0
+            self.draw()
+
+    async def on_click(self, event: events.Click) -> None:
+        """Select the row under the pointer, open it if it was selected; titles sort."""
+        place = event.screen_y - self.query_one("#engines").region.y - 1
+        if self._helps:
+            self.action_help()
+        elif self._opened or not self.query_one("#engines").region.contains(*event.screen_offset):
+            return
+        elif place < 0:
+            self.action_sort(1)
+        elif place + self._first < len(self._shown):
+            name = self._shown[place + self._first].name
+            if self._chosen and name == self._selected:
+                await self.action_open()
+            self._selected, self._chosen = name, True
+            self.draw()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move down."""
+        self.action_move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move up."""
+        self.action_move(-1)
 
     def action_filter(self) -> None:
         """Ask for the text that rows must contain."""

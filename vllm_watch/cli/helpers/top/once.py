@@ -3,17 +3,16 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
-
-from rich.console import Console
-from rich.text import Text
 
 from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
@@ -40,15 +39,32 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
     width = terminal.columns(elsewhere=_PIPE_COLUMNS)
-    colours = terminal.takes_colours(sys.stdout)
-    console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
+    write = _writer(width)
     for part in parts(daemon.url, status, width):
         # A line is as wide as its text: blanks behind it are only in the way of a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
-                line.right_crop(max(0, len(line) - _HEADER_COLUMNS))
-            console.print(line, no_wrap=True, overflow="crop", crop=True)
+                line.truncate(_HEADER_COLUMNS)
+            write(line)
+
+
+def _writer(width: int) -> Callable[[Text], None]:
+    """Return what prints a line: in colours where rich is installed and the terminal takes them."""
+    colours = terminal.takes_colours(sys.stdout)
+    if not colours:
+        return lambda line: _print(line, width)
+    try:
+        from rich.console import Console  # noqa: PLC0415 - an extra
+    except ImportError:
+        return lambda line: _print(line, width)
+    console = Console(width=width, force_terminal=True, highlight=False)
+    return lambda line: console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def _print(line: Text, width: int) -> None:
+    line.truncate(width)
+    print(line.plain)
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:
@@ -110,6 +126,8 @@ def _engine(row: top_rows.Row) -> dict[str, Any]:
         "requests_running": engine and engine.requests_running,
         "requests_waiting": engine and engine.requests_waiting,
         "kv_cache_usage_ratio": engine and engine.kv_cache_usage_ratio,
+        "current_generation_tokens_per_second": engine
+        and engine.current_generation_tokens_per_second,
         "generation_tokens_per_second": engine and engine.generation_tokens_per_second,
         "time_to_first_token_p95_seconds": engine and engine.time_to_first_token_seconds.p95,
         "inter_token_latency_p95_seconds": engine and engine.inter_token_latency_seconds.p95,

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedReading, Status
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
@@ -27,10 +26,11 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(_states(status))
+    states = Counter(target.state for target in status.targets)  # as on the page: rows are engines
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
+    shown.append(" targets" if len(status.targets) > 1 else "", "dim")
     shown.append(f"  {url}  {visible(status.version)}", "dim")
     stale = age_seconds is not None and age_seconds > _OLD_SECONDS
     shown_age = text.age(age_seconds)
@@ -38,14 +38,6 @@ def header(
     age = Text(f"{text.clock(status.t, status.t)} UTC{told}", "yellow" if stale else "dim")
     shown.truncate(max(0, width - age.cell_len - 2), overflow="ellipsis")
     return shown.append(" " * max(1, width - shown.cell_len - age.cell_len - 1)).append(age)
-
-
-def _states(status: Status) -> list[str]:
-    found: list[str] = []
-    for target in status.targets:
-        engines = target.signals.engines.values() if target.signals else ()
-        found += [engine.state for engine in engines] or [target.state]
-    return found
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
@@ -57,7 +49,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     if not reading.gpus:
         return Text("GPUs: none visible", "dim")
     with_holders = 2 * len(reading.gpus) < lines_max
-    lines = [_rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
+    lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
     # Those that are lost and those with stale memory first: there may be room for few.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
@@ -68,7 +60,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
         shown += 1
     if len(reading.gpus) > shown:
         title = f" GPUs  {shown} of {len(reading.gpus)}: a higher terminal shows more "
-        lines[0] = _rule(title, width)
+        lines[0] = rule(title, width)
     return Text("\n", no_wrap=True, overflow="crop").join(lines[: max(2, lines_max)])
 
 
@@ -104,7 +96,7 @@ def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
 
 def _remedy(process: JudgedProcess) -> Text:
     why = (process.reason or "stale").replace("_", " ")
-    who = f"{_command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
+    who = f"{command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
     return _stale_line(who, process.remedy or "vllm-watch gpus says more")
 
 
@@ -113,7 +105,8 @@ def _stale_line(who: str, remedy: str) -> Text:
     return said.append(visible(remedy), "dim")
 
 
-def _rule(title: str, width: int) -> Text:
+def rule(title: str, width: int) -> Text:
+    """Return a line across the screen with a title in it."""
     return Text(title.center(width, "─")[:width], "bright_black")
 
 
@@ -160,7 +153,7 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
         return Text("   no process holds memory", "dim")
     ordered = sorted(processes, key=lambda process: -(process.used_bytes or 0))
     named = [
-        f"{visible(_command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
+        f"{visible(command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
         for process in ordered[:_HOLDERS_MAX]
     ]
     if len(ordered) > _HOLDERS_MAX:
@@ -170,20 +163,17 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
     return shown
 
 
-def _command(process: JudgedProcess) -> str:
+def command(process: JudgedProcess) -> str:
+    """Return what it is called."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
-def keys(sort: str, wanted: str, rows: int, width: int) -> Text:
+def keys(sort: str, wanted: str, rows: int, width: int, *, opened: bool = False) -> Text:
     """Return which keys do what, and what is being sorted and filtered by."""
     shown = Text(no_wrap=True, overflow="crop")
-    for key, does in (
-        ("q", "quit"),
-        ("↑↓", "select"),
-        ("s", f"sort: {sort}"),
-        ("/", "filter"),
-        ("esc", "all"),
-    ):
+    of_list = (("↑↓", "select"), ("enter", "open"), ("s", f"sort: {sort}"), ("/", "filter"), ("esc", "all"))  # fmt: skip
+    of_opened = (("↑↓", "scroll"), ("esc", "back"))
+    for key, does in (("q", "quit"), *(of_opened if opened else of_list), ("?", "keys")):
         shown.append(f" {key} ", "reverse").append(f" {does}  ")
     if wanted:
         shown.append(f"'{visible(wanted)}': {rows}", "yellow")

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rich.text import Text
-
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
@@ -90,7 +89,9 @@ class Curves:
                     key = (target.name, engine.engine)
                     last_t, points = self._points.get(key, (0.0, deque(maxlen=POINTS_MAX)))
                     if signals.t != last_t:
-                        points.append(engine.generation_tokens_per_second if signals.up else None)
+                        points.append(
+                            engine.current_generation_tokens_per_second if signals.up else None
+                        )
                     kept[key] = (signals.t, points)
                     row.curve = points
                 rows.append(row)
@@ -125,8 +126,7 @@ def _kv(row: Row, width: int) -> Text:
 
 
 def _tokens(row: Row, _: int) -> str:
-    rate = row.engine.generation_tokens_per_second if row.engine else None
-    return text.count(0.0 if rate is not None and row.still else rate)
+    return text.count(row.engine.current_generation_tokens_per_second if row.engine else None)
 
 
 def _scrape(row: Row, _: int) -> str:
@@ -158,9 +158,9 @@ _COLUMNS = (
     Column("ITL p95", 7, 3, _at_work(lambda e: text.p95(e.inter_token_latency_seconds))),
     Column("QUEUE p95", 9, 7, _at_work(lambda e: text.p95(e.queue_time_seconds))),
     Column("E2E p95", 7, 8, _at_work(lambda e: text.p95(e.e2e_latency_seconds))),
-    Column("PROMPT/S", 8, 6, _at_work(lambda e: text.count(e.prompt_tokens_per_second))),
-    Column("REQ/S", 5, 7, _at_work(lambda e: text.count(e.requests_finished_per_second))),
-    Column("PREEMPT/S", 9, 9, _at_work(lambda e: text.count(e.preemptions_per_second))),
+    Column("~PROMPT/S", 9, 6, _at_work(lambda e: text.count(e.prompt_tokens_per_second))),
+    Column("~REQ/S", 6, 7, _at_work(lambda e: text.count(e.requests_finished_per_second))),
+    Column("~PREEMPT/S", 10, 9, _at_work(lambda e: text.count(e.preemptions_per_second))),
     Column("HIT", 4, 8, _held(lambda e: text.percent(e.prefix_cache_hit_ratio))),
     Column("SCRAPE", 6, 9, _scrape),
     Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),
@@ -198,7 +198,7 @@ def folded(rows: Sequence[Row]) -> Text:
 SORTS: dict[str, Sort] = {
     "urgency": _urgency,
     "name": lambda row: (0, row.name),
-    "tokens": _most(lambda e: e.generation_tokens_per_second),
+    "tokens": _most(lambda e: e.current_generation_tokens_per_second),
     "waiting": _most(lambda e: e.requests_waiting),
     "KV cache": _most(lambda e: e.kv_cache_usage_ratio),
     "TTFT": _most(lambda e: e.time_to_first_token_seconds.p95),

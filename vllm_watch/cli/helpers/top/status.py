@@ -68,6 +68,7 @@ class ToldIncident(Incident):
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
+    severity_reason: str = ""  # why it is a warning and not critical
     restart_outcome: str = ""  # does a restart help?
     runbook: str = ""
     runbook_url: str = ""
@@ -177,6 +178,17 @@ class _Journal(BaseModel):
     entries: tuple[Attempted | Entry, ...]
 
 
+class Charted(BaseModel):
+    """The charts of one engine: times, and by name of a signal its values."""
+
+    t: list[float]
+    series: dict[str, list[float | None]]
+
+
+class _History(BaseModel):
+    engines: dict[str, Charted]
+
+
 class Explanation(BaseModel):
     """Why an incident is what it is; an empty text: it pages, or a restart is advised."""
 
@@ -233,6 +245,11 @@ class Daemon:
         # Those of the watcher itself belong to no target, and stand only there.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
+
+    async def charts(self, target: str) -> Mapping[str, Charted]:
+        """Ask for the charts of a target's engines over the last ten minutes. Raises WatchError."""
+        said = await self._ask(f"history?target={quote(target, safe='')}", _History)
+        return said.engines
 
     async def journal(self, since_t: float) -> Told:
         """Ask for the journal since then (Unix seconds). Raises WatchError."""

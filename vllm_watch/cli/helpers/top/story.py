@@ -4,10 +4,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from rich.text import Text
-
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
@@ -109,7 +108,11 @@ def recovery(incident: ToldIncident, t: float) -> str:
     """Return what is told of an incident whose trouble is gone: what it was, for how long, since when it is gone."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
-    cost = f", {incident.requests_lost} requests lost" if incident.requests_lost else ""
+    cost = (
+        f", {incident.requests_lost} request{'s' * (incident.requests_lost != 1)} lost"
+        if incident.requests_lost
+        else ""
+    )
     told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted}{cost})"
     if incident.closes_t is None:
         return told
@@ -142,6 +145,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
     lines += _at_its_worst(worst, t)
     lines += _wrapped("do", worst.to_do, width)
+    lines += [_labelled("severity", worst.severity_reason)] if worst.severity_reason else []
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += restarts
     lines += _wrapped("stacks", worst.stacks, width)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rich.text import Text
-
+from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.signals.records import Quantiles
 from vllm_watch.support.visible import visible
 

@@ -1,0 +1,55 @@
+"""Text without colours, in place of rich's where that is not installed: `top --once` and `--json` need no extra."""
+
+from collections.abc import Iterable
+
+__all__ = ["Text"]
+
+_ELLIPSIS = "…"
+
+
+class PlainText:
+    """As much of rich.text.Text as `top` uses; styles are accepted and dropped."""
+
+    spans: tuple[()] = ()
+
+    def __init__(self, plain: str = "", style: str = "", **_layout: object) -> None:
+        self.plain, self.style = plain, style
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    @property
+    def cell_len(self) -> int:
+        """Columns that it takes."""
+        return len(self.plain)
+
+    def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
+        """Add to its end."""
+        self.plain += text if isinstance(text, str) else text.plain
+        return self
+
+    def truncate(self, width: int, *, overflow: str = "") -> None:
+        """Cut it to `width` columns."""
+        if len(self.plain) > width:
+            self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
+
+    def join(self, parts: "Iterable[PlainText]") -> "PlainText":
+        """Return the parts with this text between them."""
+        return PlainText(self.plain.join(part.plain for part in parts))
+
+    def split(self, separator: str) -> "list[PlainText]":
+        """Return what stands between separators."""
+        return [PlainText(part) for part in self.plain.split(separator)]
+
+    def stylize(self, _style: str) -> None:
+        """Accept a style."""
+
+    def rstrip(self) -> None:
+        """Drop the blanks at its end."""
+        self.plain = self.plain.rstrip()
+
+
+try:
+    from rich.text import Text
+except ImportError:  # an extra
+    Text = PlainText  # type: ignore[assignment,misc]

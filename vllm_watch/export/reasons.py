@@ -1,0 +1,43 @@
+"""Why an incident is a warning and not critical, and what the advice to restart still lacks: a sentence each. Pure."""
+
+from collections.abc import Mapping
+
+from vllm_watch.incidents.incident import Incident
+
+_PAGE_NEEDS, _RESTART_NEEDS = "a page needs ", "a restart needs "
+_LOWERED = "→ ticket"
+_UNHARMED = "no user is known to wait longer or to get less than before"
+_BY_KIND: Mapping[str, str] = {
+    "overload": "the engine works as fast as usual; there is more work than it can do",
+    "stale_vram": "it wastes GPU memory, and no engine is known to be slower because of it",
+    "gpu_fault": "no engine on this GPU is known to be slower or to fail because of it",
+    "host_memory_growth": "users notice nothing until the memory of the host is used up",
+    "engine_down": "it has not lasted long enough to be certain",
+}
+_BY_CAUSE: Mapping[str, str] = {
+    "waits_for_peer": "the server that it waits for has the trouble",
+    "peer_wait": "the server that it waits for has the trouble",
+}
+
+
+def of_severity(incident: Incident) -> str:
+    """Return why an active warning is not critical; empty for everything else."""
+    if incident.severity != "ticket" or not incident.open or incident.recovering:
+        return ""
+    last = incident.way[-1] if incident.way else None
+    lowered = [each for each in last.changes if _LOWERED in each] if last else []
+    if lowered:
+        why = lowered[-1].rstrip(".")
+    elif last and last.next_rule.startswith(_PAGE_NEEDS):
+        why = f"that needs {last.next_rule.removeprefix(_PAGE_NEEDS)}"
+    else:
+        why = _BY_CAUSE.get(incident.cause) or _BY_KIND.get(incident.kind, _UNHARMED)
+    return f"A warning, not critical: {why}."
+
+
+def of_restart(incident: Incident) -> str:
+    """Return what the advice to restart still lacks; empty if that is not known, or a restart is advised."""
+    last = incident.way[-1] if incident.way else None
+    if incident.restart_advised or not last or not last.next_rule.startswith(_RESTART_NEEDS):
+        return ""
+    return f" That needs {last.next_rule.removeprefix(_RESTART_NEEDS)}."
