@@ -65,20 +65,39 @@ def test_first_engine_v1_profiled_the_logits_of_every_token() -> None:
     assert found.tokens == pytest.approx(22096, rel=0.1)
 
 
+V2_LITE = {
+    "num_hidden_layers": 27, "hidden_size": 2048, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "vocab_size": 102400, "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64, "n_routed_experts": 64, "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1408, "n_shared_experts": 2, "first_k_dense_replace": 1,
+    "intermediate_size": 10944, "model_type": "deepseek_v2", "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_mla_without_its_own_cache_pads_every_head() -> None:
+    """5,549 GPU blocks (and 606 CPU blocks in 4 GiB) for 32,000 tokens on a card of 80 GB.
+
+    Source: https://github.com/vllm-project/vllm/pull/4650, 2024-06-28; profiled as by 0.6.3.
+    """
+    found = plan(V2_LITE, version="0.6.3", weights_gib=29.301, max_model_len=32000)
+    assert (4 << 30) // found.pool.bytes_per_block == 606
+    assert found.num_blocks == pytest.approx(5549, rel=0.04)
+
+
+def test_routers_and_projections_down_are_on_every_rank() -> None:
+    """Of DeepSeek V2 Lite, two ranks hold half of 15.7 billion and the whole of what is replicated."""
+    one, two = (plan(V2_LITE, tensor_parallel_size=ranks).weights.bytes_per_gpu for ranks in (1, 2))
+    rows = 27 * (512 + 64) + 26 * 64
+    assert two - one / 2 == pytest.approx(2048 * rows * 2 / 2, rel=0.03)
+
+
 def test_a_layer_comes_back_from_the_host() -> None:
     """DeepSeek-Coder-V2-Lite with its weights in the host's memory peaked at 4.02 GiB: a layer has 1.1.
 
     Source: https://github.com/vllm-project/vllm/issues/15196, which does not name the flag; 0.8 GiB are left.
     """
-    lite = {
-        "num_hidden_layers": 27, "hidden_size": 2048, "num_attention_heads": 16,
-        "num_key_value_heads": 16, "vocab_size": 102400, "kv_lora_rank": 512,
-        "qk_rope_head_dim": 64, "n_routed_experts": 64, "num_experts_per_tok": 6,
-        "moe_intermediate_size": 1408, "n_shared_experts": 2, "first_k_dense_replace": 1,
-        "intermediate_size": 10944, "model_type": "deepseek_v2", "torch_dtype": "bfloat16",
-    }  # fmt: skip
     found = plan(
-        lite, gpu="L40S", gib=44.31, version="0.7.2", weights_gib=0.8008, max_model_len=100000,
+        V2_LITE, gpu="L40S", gib=44.31, version="0.7.2", weights_gib=0.8008, max_model_len=100000,
         max_num_batched_tokens=40000, gpu_memory_utilization=0.45, enforce_eager=True,
     )  # fmt: skip
     assert found.activation.peak_bytes / GIB == pytest.approx(4.02, rel=0.08)

@@ -12,7 +12,8 @@ from vllm_watch.capacity import encoder as encoders
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.layer_caches import PLAIN_MLA_HEAD
+from vllm_watch.capacity.model import LatentAttention, Model
 from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
@@ -97,11 +98,23 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
     keys = ceil_div(model.num_key_value_heads * model.head_dim, ranks) * tokens * element
     attention = queries + 2 * keys
     around = _STREAMS * stream + attention + queries
+    if model.latent is not None:
+        around = _STREAMS * stream + _unpacked(model, model.latent, ranks) * tokens * element
     if model.experts is not None:
         return around + _widest(model, settings, width) * element
     second = tokens * width * element
     first = 2 * second if model.gated_mlp else second
     return around + first + (second if second > attention else 0)
+
+
+def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
+    """Elements per token of MLA before it had a cache of its own: each has a block.
+
+    Queries, keys with values, keys; all three and the output padded; the output cut. Source: deepseek_v2.py of 0.6.4.
+    """
+    head = latent.nope_dim + latent.rope_dim
+    each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD
+    return ceil_div(model.num_attention_heads, ranks) * each
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:

@@ -5,7 +5,7 @@ Version of the calibration: raise it with every change of a figure.
 
 from dataclasses import dataclass
 
-VERSION = "2026-11-27.1"
+VERSION = "2026-11-27.2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,13 @@ NON_TORCH_PER_RANK_GIB = Figure(
 GRAPHS_GIB = Figure(
     0.25, 0.07, 0.5, "GiB", "0.18 to 0.22 with 2 to 18 graphs: 0.08 to 0.61, in the middle 0.30"
 )
-LAZY_CONTEXT_GIB = Figure(0.22, 0.1, 0.35, "GiB", "0.6.4 on RTX 3090: 0.35 in all")
+LAZY_CONTEXT_GIB = Figure(
+    0.31,
+    0.1,
+    0.4,
+    "GiB",
+    "0.6.4 on RTX A6000 (issue 10360): 0.44 outside PyTorch, less the 0.13 above",
+)
 GRAPH_GIB = Figure(
     0.0058, 0.003, 0.015, "GiB",
     "the same with 86 to 102 graphs, from Qwen2.5-7B on RTX 4090 to B200: 0.53 to 1.58, in the middle 0.76",

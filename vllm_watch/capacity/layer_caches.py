@@ -12,7 +12,7 @@ from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
-_PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
+PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
 _PLAIN_EDGE = 2  # layers at either end
 
@@ -103,7 +103,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
         return [LayerCache(heads * _key_and_value(model.kv_head_dim_of_full, settings))]
     if settings.release < releases.MLA_LATENT_CACHE:
         heads = _heads_here(model.num_key_value_heads, settings)
-        return [LayerCache(heads * _key_and_value(_PLAIN_MLA_HEAD, settings))]
+        return [LayerCache(heads * _key_and_value(PLAIN_MLA_HEAD, settings))]
     row = latent.lora_rank + latent.rope_dim
     if settings.release < releases.MLA_UNPADDED:
         row = round_up(row, _V0_PAD_ELEMENTS)

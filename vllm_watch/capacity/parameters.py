@@ -25,6 +25,8 @@ class Parameters:
     """Norms, biases and convolutions, kept whole and unquantized."""
     encoder: int = 0
     """A vision tower's, split but seldom quantized."""
+    replicated: int = 0
+    """Of `matrices`, those each rank keeps whole: MLA's projections down and the routers."""
 
     @property
     def total(self) -> int:
@@ -33,7 +35,7 @@ class Parameters:
 
 def count_parameters(model: Model) -> Parameters:
     """All parameters of the language model and its encoder."""
-    attention = dense = experts = 0
+    attention = dense = experts = replicated = 0
     small = model.hidden_size
     alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
     for (kind, mixture), layers in alike.items():
@@ -42,6 +44,7 @@ def count_parameters(model: Model) -> Parameters:
         dense += layers * fed
         experts += layers * routed
         small += layers * 2 * model.hidden_size
+        replicated += layers * _replicated(model, kind, mixture=mixture)
     tables = 1 if model.tied_embeddings else 2
     return Parameters(
         matrices=attention + dense + experts,
@@ -50,7 +53,16 @@ def count_parameters(model: Model) -> Parameters:
         embeddings=tables * model.vocab_size * model.hidden_size,
         small=small,
         encoder=model.encoder.parameters if model.encoder else 0,
+        replicated=replicated,
     )
+
+
+def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
+    """Source: the ReplicatedLinear layers of vLLM's deepseek_v2.py."""
+    columns = model.experts.count if model.experts and mixture else 0
+    if model.latent is not None and kind is LayerKind.FULL:
+        columns += model.latent.lora_rank + model.latent.rope_dim + (model.latent.query_rank or 0)
+    return model.hidden_size * columns
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:

@@ -50,7 +50,7 @@ def weights_on_gpu(
     if checkpoint_bytes is not None:
         what = f"{checkpoint_bytes / GIB:.2f} GiB in the checkpoint"
         checkpoint_bytes, how = _loaded(model, settings, checkpoint_bytes)
-        share, what = ceil_div(checkpoint_bytes, ranks), what + how
+        share, what = ceil_div(checkpoint_bytes, ranks) + _copies(model, settings), what + how
     else:
         share, what = _counted(model, settings)
     share += _lora_bytes(model, settings)
@@ -104,6 +104,15 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
     return counted, f"four bits of each matrix, and embeddings, head and encoder in {settings.dtype}, take {least / GIB:.2f}"  # fmt: skip
 
 
+def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
+    """Bytes that splitting over ranks does not save: each keeps these matrices whole."""
+    ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
+    how = quantization or find_quantization(settings.flags.quantization, model.quantization)
+    size = how.attention or dtype_bytes(settings.dtype)
+    whole = count_parameters(model).replicated * size if model.sized else 0
+    return int(whole * (ranks - 1) / (ranks * stages))
+
+
 def _counted(model: Model, settings: Settings) -> tuple[int, str]:
     quantization = find_quantization(settings.flags.quantization, model.quantization)
     return counted_bytes(model, settings, quantization)
@@ -125,6 +134,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
     apart = 2 if stages > 1 and not model.tied_embeddings else 1
     split = ceil_div(matrices, ranks * stages)
     split += ceil_div(tables // apart + parameters.encoder * element, ranks)
+    split += _copies(model, settings, quantization)
     whole = parameters.small * element // stages
     shrinks = quantization.smallest is not None
     how = f" as {quantization.name if shrinks else settings.dtype}"
