@@ -224,7 +224,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Tell the other lock users of the call before it is made; if it is not, the release corrects it.
+                # Record the call for other lock users before it is made; if it is not, the release corrects it.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -259,7 +259,7 @@ class Dispatcher:
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Requeue a request whose attempt was cancelled before the call; a helpful restart also settles all
+        """Requeue the request if its attempt was cancelled before the call; a helpful restart also settles all
         other requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
