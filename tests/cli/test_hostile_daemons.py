@@ -72,7 +72,7 @@ async def test_a_rehearsal_reads_the_daemons_answer_whole(other) -> None:
     assert (first.ok, first.text.split("; ")[0]) == (True, "the liveness probe asked 1 s ago")
     other.pieces = (answer(NONSENSE["deep JSON"]),)
     first, _ = await hook.rehearse(call())
-    assert (first.ok, "which does not answer at" in first.text) == (False, True)
+    assert (first.ok, "it does not answer at" in first.text) == (False, True)
 
 
 NONSENSE = {

@@ -467,4 +467,4 @@ def test_memory_of_a_release_before_those_that_are_planned_for(host):
     host.install(vllm="0.5.5")
     found = host.check("--max-model-len", 8192)[1]["fits"]
     assert found["status"] == "unknown"
-    assert "vLLM 0.5.5 is older than the planner supports (0.6.0)" in found["text"]
+    assert "vLLM 0.5.5 is older than the planner knows (0.6.0)" in found["text"]

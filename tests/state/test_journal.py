@@ -158,7 +158,7 @@ async def test_full_disk(tmp_path: Path) -> None:
         with pytest.raises(JournalError) as raised:  # noqa: PT012 - which of them does not fit is its own
             for number in range(200):
                 await journal.write(replace(ATTEMPT, id=f"b{number}", reason="x" * 4000))
-        assert "no room" in raised.value.cause
+        assert "no space" in raised.value.cause
         assert journal.trouble is not None
         assert (await journal.attempts())[0] == ATTEMPT
         assert journal.trouble is not None  # that it can be read does not make room

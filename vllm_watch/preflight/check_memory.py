@@ -39,19 +39,19 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
     return wanted is not None and free is not None and free < wanted
 
 
-def who_is_waited_for(facts: Facts) -> str:
+def memory_missing(facts: Facts) -> str:
     """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
-    said = []
+    short = []
     for judged in taken(facts):
         wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
         if wanted is None or free is None or sizing.is_unified(judged.gpu):
             continue
         tight = free - wanted < CONTEXT_BYTES and bool(judged.holders)
         if free < wanted or tight:
-            said.append(f"GPU {judged.gpu.index}: {_gib(free)} GiB are free, {_gib(wanted)} wanted{_held_by(facts, judged)}")  # fmt: skip
-    return "; ".join(said)
+            short.append(f"GPU {judged.gpu.index}: {_gib(free)} GiB are free, {_gib(wanted)} wanted{_held_by(facts, judged)}")  # fmt: skip
+    return "; ".join(short)
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
@@ -215,9 +215,7 @@ def _why_no_plan(facts: Facts) -> str:
     if facts.model.unread_cache is not None:
         return f"the model keeps its tokens compressed ({facts.model.unread_cache}), and its size in vLLM is not known here"
     if sizing.release(facts) < releases.OLDEST:
-        return (
-            f"vLLM {sizing.release(facts)} is older than the planner supports ({releases.OLDEST})"
-        )
+        return f"vLLM {sizing.release(facts)} is older than the planner knows ({releases.OLDEST})"
     if any(offered_bytes(each.gpu) is None for each in visible(facts).gpus):
         return "the driver does not report a GPU's size"
     return "the flags do not go together"

@@ -163,7 +163,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if this episode already had its restart, by any trigger; the alert may keep firing for a while."""
+        """Return True if this episode had its restart, by any trigger; the alert may fire on for a while."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

@@ -1,4 +1,4 @@
-"""Attempts in progress: started when the guard agrees, resumed after the watcher restarts."""
+"""Runs attempts; resumes them after the watcher restarts."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ RENEW_SHARE = 1 / 3
 """Share of its TTL after which a lock is renewed: two renewals may fail before it expires."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""An uncertain attempt is verified again at each start of the watcher until this long after its call."""
+"""Each start of the watcher verifies an uncertain attempt again, until this long after its call."""
 
 AHEAD_SECONDS = 60.0
 """An attempt further in the future than this was written under another clock."""
@@ -73,7 +73,7 @@ class Attempts:
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the latest version of each stored attempt: a write to disk may have failed."""
+        """Return the latest state of each stored attempt: its write may have failed."""
         return self._pending.newest(stored)
 
     async def without_future(
@@ -175,7 +175,7 @@ class Attempts:
         self.resumed = True
 
     async def retry(self) -> None:
-        """Retry failed writes, and verify resumed attempts whose target has been found."""
+        """Retry failed writes; verify resumed attempts after their targets are found."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:

@@ -53,7 +53,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the hook; the object is kept while its settings are unchanged, since some hooks hold state."""
+        """Return the hook: the same object while its settings are unchanged, since some hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None
@@ -66,7 +66,7 @@ class Backends:
         return self._hooks[name][1]
 
     def lock(self, settings: LockSettings) -> Lock | None:
-        """Return a new lock for one attempt, or None if none is configured or it cannot be built."""
+        """Return a new lock for one attempt, or None."""
         if settings.kind == "none":
             return None
         try:

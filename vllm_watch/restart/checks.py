@@ -115,7 +115,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Freezes and deny_windows refuse all requests except a person's with a reason."""
+    """Freezes and deny_windows refuse all but a person's request with a reason."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -150,7 +150,7 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
-    """Without a window, refuse trouble that harms nobody yet: a restart harms users now."""
+    """Without a window, refuse trouble that does no harm yet: a restart harms users now."""
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
@@ -197,7 +197,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Give the last restart time to take effect, in multiples of this engine's start-up time."""
+    """Wait for the last restart to take effect, in multiples of this engine's start-up time."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -209,7 +209,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Limits per hour and day, for all triggers: a restart that is needed again is not a cure."""
+    """Hourly and daily limits for all triggers: a restart needed again is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -224,7 +224,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """After a restart that did not help, or one for the same incident, only a person may try again."""
+    """Only a person may retry after a restart that did not help, or for the same incident."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -255,7 +255,7 @@ def start_failure(
 
 
 def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A new version of the watcher only observes for a while before it acts in mode auto."""
+    """A new version of the watcher only observes for a while."""
     if request.person is not None or settings.mode != "auto":
         return None
     if facts.version_first_t is None:
@@ -290,7 +290,7 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The hook must confirm that it restarts this very server and that something starts it again."""
+    """The hook must confirm this very server, and that something starts it again."""
     answer = facts.hook
     if answer is not None and answer.allows is not True:
         return Refusal(f"the hook {answer.name} refuses: {answer.text}")
@@ -329,7 +329,7 @@ ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return attempts that count: open intents too, or two of a group could pass at once."""
+    """Return spent and open attempts: without open ones, two of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 

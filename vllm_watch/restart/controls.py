@@ -1,4 +1,4 @@
-"""Operators' settings and other state that outlives the watcher: pause, silences, breaker resets, versions seen.
+"""State that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
 Held in memory for the guard and in the journal for the next run and other programs; read again before each
 decision. While it cannot be read, `known` is False and the guard refuses.
@@ -32,7 +32,7 @@ class Controls:
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
-                # A damaged file was replaced while we ran: restore what operators had set.
+                # A damaged file was replaced while we ran: restore the operators' settings.
                 for name in [name for name in self._entries if name not in entries]:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
@@ -91,7 +91,7 @@ class Controls:
         await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
 
     def approved_by(self, incident_id: str, target: str) -> str | None:
-        """Return the name of the approver; an approval ends when the hook is called or the trouble is over."""
+        """Return the approver; an approval ends with the hook's call or the trouble."""
         name = approval(incident_id, target)
         actor = self._entries.get(name, {}).get("actor")
         if actor is None or name in self._void:
@@ -99,7 +99,7 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """Return True if no token of `actor` has this right, or it is not the one that made the entry `name`."""
+        """Return True if the actor has no token with this right, or another than entry `name` was made with."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")

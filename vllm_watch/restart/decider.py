@@ -53,7 +53,7 @@ class Decider:
     ) -> Decision:  # fmt: skip
         """Decide about a request that attempt `attempt_id` would carry out; take `lock` if needed.
 
-        `asker`: the gang member whose restart includes this one, and whose lock counts.
+        `asker`: the gang member that holds the lock and restarts this one too.
         """
         request = self.without_revoked(request)
         hook: Answer | None = None
@@ -83,7 +83,7 @@ class Decider:
                 held = await self._take(request, managed, attempt_id, lock)
 
     def without_revoked(self, request: RestartRequest) -> RestartRequest:
-        """Return the request without an approval whose token was revoked."""
+        """Return the request without an approval by a revoked token."""
         name = approval(request.incident_id or "", request.target)
         if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
             return replace(request, approved_by=None)

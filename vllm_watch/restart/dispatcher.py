@@ -224,7 +224,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Tell the other lock users of the call before it is made; if it is not, the release corrects it.
+                # Record the call for other lock users before it is made; if it is not, the release corrects it.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -254,12 +254,12 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # An engine API accepts each id once, so each member gets its own.
+        # A receiver may accept each id only once, so each member gets its own.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Requeue a request whose attempt was cancelled before the call; a helpful restart also settles all
+        """Requeue the request if its attempt was cancelled before the call; a helpful restart also settles all
         other requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)

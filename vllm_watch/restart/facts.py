@@ -58,4 +58,4 @@ class Facts:
     blockers: tuple[Answer, ...] | None = None  # None: not asked yet
     gang: tuple[Answer, ...] | None = ()  # members restarted with it; None: not asked yet
     lock: Answer | None = None  # None: not asked yet
-    asker: str | None = None  # gang member whose restart includes this one; None: itself
+    asker: str | None = None  # gang member that restarts this one too; None: itself

@@ -1,4 +1,4 @@
-"""Restarts on the board: per target the waiting requests, blockers, current attempt and past results."""
+"""Publishes each target's restart requests, blockers, current attempt and past results."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Identity of the process to restart: taken from the scrape decided on, compared right before the call. Pure."""
+"""Identity of the process to restart, compared again right before the call. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

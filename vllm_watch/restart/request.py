@@ -24,7 +24,7 @@ class RestartRequest:
     kind: str | None = None  # of the incident
     cause: str | None = None
     actor: str = "vllm-watch"  # a bearer token's name, or the watcher itself
-    approved_by: str | None = None  # the person who approved it
+    approved_by: str | None = None  # a person
     expires_t: float | None = None  # Unix seconds; void from then on
     schedule: str | None = None  # name
     process: Process | None = None  # to restart; None: the one that the incident was found in
@@ -32,7 +32,7 @@ class RestartRequest:
 
     @property
     def person(self) -> str | None:
-        """The person who made or approved the request, or None."""
+        """The person that made or approved the request, or None."""
         return self.actor if self.trigger == "manual" else self.approved_by
 
     @property

@@ -3,10 +3,9 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is always ahead of the action: a watcher that dies leaves an `intent` whose hook was certainly not
-called, or a `calling` whose hook may have been, which is never called again. The hook is called only for the
-process decided on: a scrape that begins after the drain must find it. After the call a disk error does not end
-the attempt: its result is written later (pending_writes.py). The guard and verify decide; nothing here does.
+The disk is always ahead of the action: a watcher that dies leaves an `intent` (certainly not called) or a `calling`
+(may have been called, never again). The hook is called only for the process decided on: a scrape that begins after the
+drain must find it. After the call a disk error does not end the attempt: its result is written later (pending_writes.py).
 
 Ranks of a gang wait for each other at start, so their hooks are called together; one `calling` covers all.
 """
@@ -48,7 +47,7 @@ RETRY_SECONDS = 5.0
 """Delay before a retry."""
 
 EVIDENCE_SECONDS = 30.0
-"""Longest that collecting evidence may delay the restart; parts collected by then are kept."""
+"""Limit of the restart's delay by evidence; parts collected by then are kept."""
 
 DRAIN_POLL_SECONDS = 0.5
 """Interval of the drain check; scrapes come at their own pace."""
@@ -69,7 +68,7 @@ Recheck = Callable[[], Awaitable[str | None]]
 """Asks the guard and the lock again; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Returns what a reload or the requester changed since the decision, or None."""
+"""Returns a change since the decision, by a reload or the requester, or None."""
 
 
 def unchanged() -> str | None:
@@ -96,7 +95,7 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""  # gang members whose hook did nothing
+        self._not_restarted = ""  # gang members that were not restarted
 
     async def intend(self) -> None:
         """Write the intent. Raises JournalError: nothing was done, and nothing may be."""
@@ -120,7 +119,7 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks if still allowed; return the attempt if it ended without a restart."""
+        """Call the hooks if still allowed; return the attempt if nothing was restarted."""
 
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
@@ -227,7 +226,7 @@ class Restart:
             return f"the last check broke: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """Return why the hooks must not be called: the one place that compares the present with the decision's state."""
+        """Return a change since the decision: the one place that compares them."""
         against = changed()
         if against is not None:
             return against
@@ -255,7 +254,7 @@ class Restart:
     async def _call_hooks(
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
     ) -> dict[str, HookResult]:
-        """Call all hooks, and retry those that certainly did nothing; return the results by target."""
+        """Call all hooks, and retry those that certainly did nothing."""
         results: dict[str, HookResult] = {}
         due = list(calls)
         for retry in range(RETRIES_MAX + 1):
@@ -351,7 +350,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change state; after the call a disk error is only logged, and the state held in memory."""
+        """Change state; a disk error is only logged, and the state held in memory."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

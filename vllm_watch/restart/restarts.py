@@ -213,7 +213,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit requests of open incidents again: found before our own restart, or refused so far."""
+        """Submit open incidents' requests again: found before our own restart, or refused so far."""
         # Another program may have written to the file, or replaced it.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

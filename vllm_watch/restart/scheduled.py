@@ -33,7 +33,7 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """Return the Unix time after which times count; one still waiting when the watcher ended counts again."""
+        """Return the Unix time after which times count; a time still waiting at the watcher's end counts again."""
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
             return now_t

@@ -25,16 +25,16 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves; an overloaded one is at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""A peer's scrape is valid for this many intervals, and at least this many seconds; then it is unknown."""
+"""A peer's scrape is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Range of the history given to the guard: budgets look back a day, breakers to the last attempt. It is extended
-by the age of the oldest open incident, so attempts for it stay known."""
+"""History given to the guard: budgets need a day, breakers the last attempt. Extended by the age of the oldest open
+incident, so attempts for it stay known."""
 
 SCRAPE_SECONDS = 60.0
-"""Wait for a scrape, beyond two intervals: scraping a hanging server takes up to 30 s, and a scrape in progress may
-have begun too early."""
+"""Wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and a running scrape may have begun too
+early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """Interval of the event loop's ticks; after this long without one, the process was suspended."""
@@ -110,7 +110,7 @@ class Targets:
             entry = self._board.targets.get(name)
         return False
 
-    # --- what the board shows
+    # --- from the board
 
     def signals(self, name: str) -> TargetSignals | None:
         """The last scrape; None before the first."""
@@ -130,11 +130,7 @@ class Targets:
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the last scrape did not find the process decided on; None if it did.
-
-        `silence_counts`: a process that answered before and does not now may be gone. A process that was silent
-        already counts as the same while nothing answers.
-        """
+        """Return why the last scrape did not find the process decided on, or None. `silence_counts`: one that answered before and does not now may be gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -158,7 +154,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Return why the last scrape of the target, or of the incident's target, is not current; None if it is."""
+        """Return why the last scrape, of the target or the incident's target, is not current, or None."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -184,10 +180,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents found in the last scrape: an open one may be about to end.
-
-        Host incidents count if they advise restarting this target.
-        """
+        """Return the kinds of incidents found in the last scrape, with the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -195,7 +188,7 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return the group's health. The target's own data-parallel engines and gang go down with it, healthy or not."""
+        """Return the group's health without the target's data-parallel engines and gang, which go down with it."""
         own = self.managed.get(name)
         if own is None:
             return None
@@ -225,7 +218,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return the longest recent start of the target, else of its group; None if none was seen."""
+        """Return the longest recent start of the target, else of its group; None if unseen."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -289,10 +282,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the attempts that count for the target: of its group, or of its engine or address under another name.
-
-        The engine's are returned under the target's name.
-        """
+        """Return attempts of the target's group, and of its engine or address under another name; the engine's renamed to the target."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -323,7 +313,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """Tell judgement that the hook is stopping the server, so its silence is expected; or that it did nothing."""
+        """Have judgement expect the server's silence while the hook stops it."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:

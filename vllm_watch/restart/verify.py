@@ -17,18 +17,18 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Throughput at equal load, relative to a fresh engine, that counts as fresh; below it throughput_collapse begins
-to react (signals/baseline.py)."""
+"""Throughput at equal load, of a fresh engine's, that counts as fresh; below, throughput_collapse begins to react
+(signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""Longest that the old process may answer after the hook is done: twice the longest default grace of the hooks."""
+"""The old process may answer this long after the hook: twice the longest default grace of hooks."""
 
 STARTUP_TOLERANCE = 2.0
 """A start may take this multiple of the longest seen: another page cache, another node."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Shortest time allowed for a start, including the old process's end: most models load in one to three minutes, and
-twice a start of seconds is normal on a busy host. `engine_down` waits as long for starts made by others."""
+"""Least time allowed for a start, with the old process's end: most models load in one to three minutes, and twice a
+start of seconds is normal on a busy host. `engine_down` waits as long for starts made by others."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 

@@ -18,8 +18,8 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""Outcomes of a call: done; refused, nothing was done; failed, and certainly changed nothing that matters; may have
-acted. Only `failed` is retried, within the same attempt."""
+"""Done; refused, nothing was done; failed, certainly without effect; may have acted. Only `failed` is retried, within
+the same attempt."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
@@ -101,8 +101,7 @@ class Hook(Protocol):
     )
 
     async def refusal(self, call: HookCall) -> str | None:
-        """Return why this hook must not be called for this server (nothing starts it again, the process is missing or
-        another one, the supervisor is waiting), or None. Changes nothing."""
+        """Return why this hook must not be called for this server, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
         """Restart the server. Raises only CancelledError; a cancelled call leaves no child behind."""

@@ -1,8 +1,7 @@
 """Runs a hook's command: without a shell, with limited time and output, and ends it with all its children.
 
-`reaper.py` runs between us and the command; its docstring explains its limits. The output goes to a shared file in
-memory instead of a pipe: processes that the command leaves running on purpose would hold a pipe open, and would be
-killed by writing to it after we close it. The file has a fixed size and is rewound before a writer reaches its end.
+`reaper.py` runs between us and the command. The output goes to a file in memory: a pipe would be held open by
+processes left running on purpose, and kill them once closed. The file has a fixed size and is rewound in time.
 """
 
 import asyncio
@@ -104,8 +103,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Not as arguments, which everybody can read, nor in the reaper's environment, to which Python
-    # adds variables.
+    # Not as arguments, which are public, nor in the environment, to which Python adds variables.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:

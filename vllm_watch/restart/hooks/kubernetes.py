@@ -21,12 +21,12 @@ POLL_SECONDS = 2.0
 """Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Wait before retrying an eviction that a budget forbids, without a Retry-After from the server: its own default."""
+"""Wait before retrying an eviction that a budget forbids, without Retry-After: the server's default."""
 
 TRIES_MAX = 4
-"""Tries of a patch that met a newer version of the workload: its status changes with each of its pods."""
+"""Tries of a patch that conflicts with a newer version: the status changes with each pod."""
 
-_GRACE_SECONDS = 5.0  # to judge what is under way when the time is up
+_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -76,7 +76,7 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """Return what would be done, after a dry run at the server. Raises HookError, KubernetesError."""
+        """Return the plan, after a dry run at the server. Raises HookError, KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
@@ -125,7 +125,7 @@ class _Act:
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
         self.begun = False  # an acting request was sent, and may have taken effect
-        self._accepted = ""  # what the server accepted, for the result
+        self._accepted = ""  # accepted by the server, for the result
         self._forbidden = ""  # why it does not accept yet
 
     async def run(self) -> base.HookResult:

@@ -29,10 +29,7 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the target's pod if it may be restarted; `alone`: without others, so its controller must replace it.
-
-        Raises HookError, KubernetesError.
-        """
+        """Return the target's pod if it may be restarted; `alone`: its controller must replace it. Raises HookError, KubernetesError."""
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"

@@ -1,9 +1,8 @@
-"""Runs one command in its own process and, when told to stop, ends it with all its descendants.
+"""Runs one command in its own process; on SIGTERM ends it with all its descendants.
 
-A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all
-orphans of the command, also of those that forked twice into another session; killing its children until none is left
-reaches all. It does so on SIGTERM, which comes at the timeout and, from the kernel, when vllm-watch dies. If the
-command ends by itself, its remaining processes keep running.
+A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all the
+command's orphans, even in other sessions, and kills its children until none is left. SIGTERM comes at the timeout and,
+from the kernel, when vllm-watch dies. If the command ends by itself, its remaining processes keep running.
 Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
 

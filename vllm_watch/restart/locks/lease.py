@@ -69,7 +69,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember an ended attempt whose slot may still be in the Lease."""
+        """Remember an ended attempt; its slot may still be in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -121,7 +121,7 @@ class Shared:
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # The conflict may be with our own write, whose answer was lost: its result is unknown.
+        # The conflict may be with our own write, if its answer was lost: its result is unknown.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -229,7 +229,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Free later a slot that an interrupted acquire may have taken; one held before is released by `release`."""
+        """Free later a slot that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 

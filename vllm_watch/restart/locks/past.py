@@ -1,4 +1,4 @@
-"""Recent attempts of all watchers that share a lock, stored in its record, so all know what did not help. Pure.
+"""Recent attempts of all watchers that share a lock, stored in its record. Pure.
 
 An attempt is recorded as `intent` with its slot, as `calling` before its hook is called, and with its result when the
 slot is freed. If the slot is gone without a result, the attempt may have acted: it is `uncertain`.

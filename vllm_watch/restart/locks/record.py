@@ -19,7 +19,7 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference of two hosts' wall clocks: NTP keeps them within milliseconds, and a bad minute within this."""
+"""Tolerated difference of two hosts' wall clocks: NTP keeps milliseconds, and a bad minute this."""
 
 EXPIRY_TTLS = 3
 """One to begin an action, one to be suspended, one to end the action."""
@@ -219,7 +219,7 @@ def give_back(
 
 
 def _free(slot: Slot, sightings: Sightings, now: Now) -> bool:
-    """Return True if nobody can be acting under this slot any more."""
+    """Return True if no action under this slot can be in progress."""
     seen_s = sightings.age_seconds(slot, now.monotonic_s)
     if slot.rest_t is None:
         return seen_s > EXPIRY_TTLS * slot.ttl_seconds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vllm_watch.cli.helpers.gpus.judging import BRIEF, LOOK_SECONDS, LOOKS
 from vllm_watch.cli.helpers.gpus.report import command
-from vllm_watch.preflight.check_memory import who_is_waited_for
+from vllm_watch.preflight.check_memory import memory_missing
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge
@@ -63,7 +63,7 @@ async def with_gpus(
     told, told_s, seen = "", began_s, 1
     while True:
         waited_s = time.monotonic() - began_s
-        waits_for = who_is_waited_for(facts)
+        waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
         # Whoever stands in the way is judged only after some looks; nobody there: one is enough.
         if not waits and (not waits_for or seen >= LOOKS):
