@@ -1,5 +1,6 @@
 """One message found in a log, and the lines around it."""
 
+import re
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis.rule import Rank, Rule
@@ -13,6 +14,10 @@ HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
 OUTPUT_LINES = 60
 """A compiler's own error stands so near to the line that reports its failure."""
 
+RAISED_LINES = 6
+"""The exception stands so near below the line of the program that raised it."""
+
+_RAISED = re.compile(r"\braise [\w.]+\(")
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}  # the others are tiers of their own: their rank
 
 
@@ -54,4 +59,8 @@ def root(findings: list[Finding]) -> Finding | None:
     if first is None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
-    return min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    if _RAISED.search(best.line):  # a traceback shows the program's line first
+        after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
+        return next(after, best)
+    return best

@@ -25,6 +25,14 @@ _MAGIC = (
 )
 
 
+def _is_binary(piece: bytes) -> bool:
+    """Of controls a tenth; or some, and a quarter that is not UTF-8: an old encoding alone has none."""
+    controls = len(piece) - len(piece.translate(None, _CONTROLS))
+    strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
+    few = max(_BINARY_RATIO * len(piece) / 5, 1)
+    return controls > _BINARY_RATIO * len(piece) or (controls > few and strange > len(piece) / 4)
+
+
 class LogReader:
     """Takes a log's bytes in any pieces; says at any time what they mean so far."""
 
@@ -48,10 +56,17 @@ class LogReader:
                 self._rest = piece
                 return
             self._begin(piece)
-        if self._refused is not None:
-            return
         if self._decoder is not None:
             piece = self._decoder.decode(piece).encode()
+        if (
+            self._refused is None
+            and not self._scanner.of_vllm
+            and _is_binary(piece[:_SNIFFED_BYTES])
+        ):
+            self._refused = "It is binary: give the text that vLLM wrote."
+        if self._refused is not None:
+            self._rest = b""
+            return
         lines = (self._rest + piece).split(b"\n") if self._rest else piece.split(b"\n")
         self._rest = lines.pop()
         feed = self._scanner.feed
@@ -67,11 +82,7 @@ class LogReader:
             if piece.startswith(bom):  # PowerShell's > writes so
                 self._decoder = codecs.getincrementaldecoder(encoding)("replace")
                 return
-        known = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
-        head = piece[:_SNIFFED_BYTES]
-        strange = len(head) - len(head.translate(None, _CONTROLS))
-        if known or strange > _BINARY_RATIO * len(head):
-            self._refused = known or "It is binary: give the text that vLLM wrote."
+        self._refused = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
 
     def end(self) -> None:
         """There is no more: what stands after the last newline is a line, too."""

@@ -46,7 +46,7 @@ _ERROR = re.compile(
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
+    r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
 """vLLM logs a traceback line by line at level ERROR; and what its API server logs of a request follows from others."""
 
@@ -255,6 +255,8 @@ class Scanner:
             self._hint(text)
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
+        elif "serving" in marks and "tokens/s" in text:
+            life.phase = phases.SERVE  # it reports, though nobody asks for tokens
         if "stop" in marks:
             life.asked_to_stop = True
         if "warning" in marks and life.warned is None:

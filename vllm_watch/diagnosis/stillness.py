@@ -56,6 +56,12 @@ class Silence:
     reports: int = 0  # of no tokens, in a row
 
 
+def idle(reports: Reports) -> bool:
+    """Return True if the last statistics say that no request was running or waiting."""
+    counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
+    return counts is not None and counts[1] == counts[2] == "0"
+
+
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
     """Return the silence after the last statistics, if requests were running then, or of tokens in them."""
     if reports.last is None:

@@ -36,7 +36,10 @@ _EARLIER_RATIO = 0.7
 _WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
 """An exception with its message, of at least three words."""
 
-_BY_TRACEBACK = ((serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar")),)
+_BY_TRACEBACK = (
+    (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
+    (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
+)
 _TRACEBACK_CONFIDENCE = 0.6
 """An exception that no rule knows, in a function that does only one thing."""
 
@@ -52,6 +55,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         root = None  # "ERROR" in a text of somebody else's
+    if root is not None and root.rule.failure == parallel.SHM and stillness.idle(scanner.reports):
+        return _waits_idle(life, root)
     if root is not None:
         return _failed(life, root)
     before = None if scanner.before is None else scanner.before.root
@@ -59,6 +64,12 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return _quiet(scanner, life)
     # A new start has begun and says nothing yet: what ended the one before is the news.
     return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
+
+
+def _waits_idle(life: Life, root: Finding) -> Diagnosis:
+    """A worker's queue was silent, and the last statistics have no request that would need it."""
+    text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
+    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
@@ -88,7 +99,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
     if slug == UNKNOWN:
         named = "\n".join(root.hints)
-        slug = next((each for each, names in _BY_TRACEBACK if names.search(named)), UNKNOWN)
+        slug = next((each for each, names, line in _BY_TRACEBACK if names.search(named) and line.search(root.line)), UNKNOWN)  # fmt: skip
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
@@ -114,6 +125,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
+    unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
     parts = (_sentence(sentence), told.explanation, why)
     return Diagnosis(
         failure=slug,
@@ -126,7 +138,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         facts=facts,
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
-        deterministic_start_failure=sure and not started and confidence >= _SURE,
+        deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
     )
 
 

@@ -13,6 +13,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py); 1 is among them, too."""
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_ONE_DASH = re.compile(r"-[a-z]{2}")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
@@ -38,6 +39,11 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     found = _FLAGS.search(text)
     words = found[1].split() if found else []
     flags = [each.partition("=")[0] for each in words if each.startswith("--")]
+    dashed = [each.partition("=")[0] for each in words if _ONE_DASH.match(each)]
+    dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
+    if dashed:
+        fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
+        return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if not flags:
         positional = " ".join(words[:3])
         return Told(
