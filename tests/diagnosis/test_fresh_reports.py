@@ -482,6 +482,100 @@ REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         {'driver_cuda_mismatch', 'unknown', 'xid_or_gpu_lost'},
         'unknown error', 'utilization',
     ),
+    'Qwen3-Coder#461: h20e smem': (
+        '(VllmWorker rank=1 pid=2421044) ERROR 07-29 14:10:52 [multiproc_executor.py:590]   File "/home/devops/vllm/vllm/model_executor/layers/fused_moe/fused_moe.py", line 1485, in fused_experts_impl\n'
+        '(VllmWorker rank=1 pid=2421044) ERROR 07-29 14:10:52 [multiproc_executor.py:590] triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 263168, Hardware limit: 232448. Reducing block sizes or `num_stages` may help.\n',
+        {'compile_failure'},
+        'OutOfResources', 'shm|ipc=host|utilization|enforce-eager',
+    ),
+    'pascal-pkgs-ci#25: pascal smem short': (
+        "ERROR 05-20 16:28:24 [engine.py:161] OutOfResources(98304, 49152, 'shared memory')\n",
+        {'compile_failure'},
+        'OutOfResources', 'shm|ipc=host|utilization',
+    ),
+    'vllm#51297: triton illegal': (
+        '2026-08-05T18:06:55.025789474Z (Worker_TP0 pid=809) WARNING 08-05 18:06:55 [jit_monitor.py:103] Triton kernel JIT compilation during inference: _zero_kv_blocks_kernel. This causes a latency spike; consider extending warmup to cover this shape/config.\n'
+        '2026-08-05T18:07:01.000000000Z (Worker_TP0 pid=809) ERROR 08-05 18:07:01 [multiproc_executor.py:960] RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered\n'
+        '2026-08-05T18:08:03.094359898Z (EngineCore pid=610) INFO 08-05 18:08:03 [shm_broadcast.py:705] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization).\n',
+        {'xid_or_gpu_lost'},
+        'illegal memory', 'enforce-eager|shm',
+    ),
+    'vllm#12957: mooncake mount': (
+        '2025-04-17 19:46:42.566927 ERROR    [975] [coro_rpc_client.hpp:978] read rpc body failed, error msg:End of file. close the socket.\n'
+        'E0417 19:46:42.567027   481 master_client.cpp:192] Failed to mount segment due to rpc error\n'
+        'E0417 19:46:42.567034   481 store_py.cpp:191] Failed to mount segment: UNKNOWN_ERROR\n',
+        {'kv_transfer', 'unknown'},
+        'segment|rpc', 'utilization',
+    ),
+    'vllm-ascend#4866: mooncake ascend': (
+        'E1210 03:24:54.778028 2548307 ascend_direct_transport.cpp:820] Failed to connect to target: 172.16.100.99:25389, status: 103900\n'
+        'E1210 03:24:54.778062 2548307 ascend_direct_transport.cpp:581] Failed to connect to segment: 172.16.100.99:16381\n'
+        '(Worker_DP0_TP5 pid=2543213) ERROR 12-10 03:24:54 [mooncake_connector.py:410] Mooncake transfer failed for request cmpl-09be0283-e039-40ce-aefa-da0f36c8cd46-0\n',
+        {'kv_transfer'},
+        'segment|Mooncake transfer|connect', 'utilization|NCCL_',
+    ),
+    'Mooncake#436: llvm slice': (
+        'INFO 05-31 09:09:41 [engine.py:310] Added request cmpl-035fe3060f0a4520825d69c4b3c23457-0.\n'
+        'LLVM ERROR: Failed to compute parent layout for slice layout.\n'
+        "ERROR 05-31 09:09:48 [client.py:305] RuntimeError('Engine process (pid 65) died.')\n",
+        {'compile_failure'},
+        'LLVM ERROR', 'utilization|download',
+    ),
+    'vllm#5283: 804': (
+        'vllm-openai_1  | (RayWorkerWrapper pid=3487) ERROR 06-05 16:30:08 worker_base.py:148] RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 804: forward compatibility was attempted on non supported HW\n',
+        {'driver_cuda_mismatch'},
+        '804', 'get_arch_list',
+    ),
+    'vllm#19596: 5060ti': (
+        'RuntimeError: CUDA error: no kernel image is available for execution on the device\n'
+        '2025-06-12 20:49:44 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n',
+        {'driver_cuda_mismatch'},
+        'no kernel image', '',
+    ),
+    'vllm#26161: minicpm json': (
+        'pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n'
+        "  Value error, Expecting value: line 1 column 1 (char 0) [type=value_error, input_value=ArgsKwargs((), {'model': ...rocessor_plugin': None}), input_type=ArgsKwargs]\n"
+        '    For further information visit https://errors.pydantic.dev/2.12/v/value_error\n',
+        {'hf_not_found_or_offline', 'rope_or_config_mismatch', 'unknown'},
+        'Expecting value|validation', 'tensor-parallel',
+    ),
+    'vllm-omni#2170: omni no arch': (
+        '(APIServer pid=835044) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n'
+        "(APIServer pid=835044)   Value error, No model architectures are specified [type=value_error, input_value=ArgsKwargs((), {'model': ...rocessor_plugin': None}), input_type=ArgsKwargs]\n",
+        {'rope_or_config_mismatch', 'unknown', 'unsupported_architecture'},
+        'No model architectures', 'download again|rope',
+    ),
+    'worker-vllm#257: rope runpod': (
+        'engine.py           :170  2026-02-03 12:50:43,752 Error initializing vLLM engine: 1 validation error for ModelConfig\n'
+        "  Value error, rope_scaling should have a 'rope_type' key [type=value_error, input_value=ArgsKwargs((), {'model': ...rocessor_plugin': None}), input_type=ArgsKwargs]\n",
+        {'rope_or_config_mismatch'},
+        'rope_type', '',
+    ),
+    'vllm#46366: cohere moe key': (
+        '(EngineCore pid=52260) Process EngineCore:\n'
+        '(EngineCore pid=52260) Traceback (most recent call last):\n'
+        '(EngineCore pid=52260)   File "/usr/local/lib/python3.12/dist-packages/vllm/model_executor/models/cohere2_moe.py", line 300, in load_weights\n'
+        "(EngineCore pid=52260) KeyError: 'layers.0.mlp.experts.w13_weight'\n",
+        {'rope_or_config_mismatch', 'unsupported_architecture'},
+        'KeyError', '--quantization|utilization',
+    ),
+    'vllm#54125: gb10 dg fault': (
+        '(EngineCore pid=7) ERROR 08-28 10:00:00 [core.py:1333] RuntimeError: CUDA driver error (csrc/apis/../jit_kernels/impls/../../jit/handle.hpp:120): 719 (CUDA_ERROR_LAUNCH_FAILED, unspecified launch failure)\n',
+        {'compile_failure', 'xid_or_gpu_lost'},
+        'LAUNCH_FAILED', 'ECC|drain',
+    ),
+    'vllm#51986: mnnvl tail': (
+        '(EngineCore pid=2025) INFO 08-13 11:27:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization).\n'
+        '(EngineCore pid=2025) INFO 08-13 11:28:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization).\n'
+        '(EngineCore pid=2025) INFO 08-13 11:29:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization).\n',
+        {'shm_broadcast_hang'},
+        'shm_broadcast', 'utilization',
+    ),
+    'vllm-ascend#5087: ascend shm 27313': (
+        '(EngineCore_DP1 pid=235461) INFO 12-16 08:25:51 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation\n',
+        {'benign_warning_noise', 'shm_broadcast_hang'},
+        'shm_broadcast', 'restart the engine',
+    ),
 }  # fmt: skip
 
 
@@ -504,3 +598,15 @@ def test_no_start_must_fail_that_no_line_shows(log: str) -> None:
     """A pasted out-of-memory error may be of an engine that served for hours."""
     found = diagnose(log.encode())
     assert "memory" not in found.failure or not found.deterministic_start_failure
+
+
+def test_the_tail_of_a_log_says_nothing_of_a_start() -> None:
+    """Only lines of silent workers: the engine may have served for days."""
+    found = diagnose(REPORTS["vllm#51986: mnnvl tail"][0].encode())
+    assert "never came up" not in found.explanation
+
+
+def test_a_config_that_is_none_is_no_refused_flag() -> None:
+    """The message names no flag."""
+    found = diagnose(REPORTS["vllm-omni#2170: omni no arch"][0].encode())
+    assert "config.json" in found.sentence

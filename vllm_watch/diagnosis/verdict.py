@@ -187,9 +187,9 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
 def _start_stalled(life: Life) -> Diagnosis | None:
     """Workers that do not answer again and again, before the engine ever came up."""
     stalls = life.findings.get(parallel.SHM, [])
-    if life.ready or life.serving or len(stalls) < _STALLS:
-        return None
-    number, line = life.progress or (stalls[0].number, stalls[0].line)
+    if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
+        return None  # without a line of the start it may have served for days
+    number, line = life.progress
     last = Silence(number, line, "", None)
     said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
     return _silent(life, parallel.SHM, last, said, shown=stalls[0])

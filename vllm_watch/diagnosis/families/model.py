@@ -306,6 +306,12 @@ FAILURES = (
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
+                when=when(r"No model architectures are specified|Value error, Expecting value: line"),
+                sentence="the model's config.json is empty, not JSON, or names no architecture",
+                why="Either a flag's JSON or a file of the model is not what vLLM reads; Git LFS pointers and folders of other formats look so.",
+                cures=(cure("see what it holds", "head -c 300 /path/to/model/config.json"),),
+            ),
+            Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="a setting was refused; the message says which, and why",
                 cures=(cure("see what the flag takes", "vllm serve --help=all"),),
