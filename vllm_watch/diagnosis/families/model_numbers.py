@@ -1,4 +1,4 @@
-"""What a message about flags and adapters names: which flags, which rank."""
+"""Flags and ranks named in messages."""
 
 import re
 
@@ -19,7 +19,7 @@ _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-
 
 
 def lora(text: str, facts: Facts) -> Told:
-    """The rank that would do."""
+    """Return the sufficient rank."""
     found = _RANK.search(text)
     if not found:
         return Told()
@@ -31,7 +31,7 @@ def lora(text: str, facts: Facts) -> Told:
 
 
 def unknown_flag(text: str, facts: Facts) -> Told:
-    """Which flag, and what it may be instead."""
+    """Return the unknown flags and their replacements."""
     if found := _KEYWORD.search(text):
         return Told(
             f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
@@ -54,7 +54,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
 
 
 def _flag_fix(flag: str, facts: Facts) -> Fix:
-    """What to write instead of a flag that this release has refused."""
+    """Return the replacement of a flag that this release refused."""
     if flag in _SAMPLING:
         return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
     name, version = flag.lstrip("-"), facts.get("vllm_version")
