@@ -5,6 +5,13 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "engine_dead/segfault at ": "[1234.5] gnome-shell[4242]: segfault at 0 ip 00007f2c sp 00007ffd error 4",
+    "unknown/cumem_allocator": "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+    "unknown/device kernel image is invalid": "the device kernel image is loaded",
+    "driver_cuda_mismatch/device kernel image is invalid": "the device kernel image is loaded",
+    "xid_or_gpu_lost/amdgpu": "[   12.345678] amdgpu 0000:03:00.0: amdgpu: RAS: optional ras ta ucode is not available",
+    "unsupported_architecture/Unsupported architecture": "RuntimeError: Assertion error (/x/deep_gemm/csrc/apis/gemm.hpp:376): Unsupported architecture",
+    "assertion_failed/Assertion error (": "RuntimeError: Assertion error (csrc/apis/../../jit/kernel_runtime.hpp:45): exit_code == 0",
     "kv_cache_too_small/max seq len": "INFO 11-21 03:00:00 [x.py:1] Using max seq len (8192) for profiling.",
     "kv_cache_too_small/To serve at least one request with": "To serve at least one replica, start it with --port.",
     "kv_cache_too_small/tokens that can be stored in KV cache": "the number of tokens that can be stored in KV cache (14528) is enough",

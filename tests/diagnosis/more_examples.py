@@ -1,7 +1,11 @@
 """More messages: what else the rules' patterns are there for, one line each."""
 
 MORE: dict[str, tuple[str, ...]] = {
+    "assertion_failed": (
+        'RuntimeError: Assertion error (/workspace/.deps/deepgemm-src/csrc/apis/layout.hpp:59): Unknown SF transformation',
+    ),
     "driver_cuda_mismatch": (
+        'torch.AcceleratorError: CUDA error: device kernel image is invalid',
         'RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / cuda driver combination',
         'RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW',
         'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
@@ -77,6 +81,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'OSError: No tokenizer file found in directory: /models/mistral',
     ),
     "engine_dead": (
+        '[1234567.123456] pt_main_thread[4242]: segfault at 0 ip 00007f2c8 sp 00007ffd8 error 4 in libtorch_cuda.so[7f2c8]',
+        'CRITICAL 01-22 00:13:36 launcher.py:99] MQLLMEngine is already dead, terminating server process',
         'vllm_server  | ERROR 04-15 02:01:15 [core.py:387] EngineCore hit an exception: Traceback (most recent call last):',
         'ERROR 05-01 async_llm_engine.py:43] Engine background task failed',
         'RuntimeError: Engine process failed to start. See stack trace for the root cause.',
@@ -118,6 +124,7 @@ MORE: dict[str, tuple[str, ...]] = {
         'RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Half',
     ),
     "attention_backend_unavailable": (
+        'RuntimeError: Sparse Attention Forward Kernel is only supported on SM90a and SM100f architectures.',
         "ValueError: Selected backend AttentionBackendEnum.FLASHINFER is not valid for this configuration. Reason: ['kv_cache_dtype not supported']",
         'RuntimeError: FlashInfer backend is not available. Please install the package to enable FlashInfer kernels',
         "ValueError: Unknown attention backend: 'FOO'. Valid options are: FLASH_ATTN",
@@ -139,6 +146,7 @@ MORE: dict[str, tuple[str, ...]] = {
         'ValueError: Unsupported LoRA weight name',
     ),
     "xid_or_gpu_lost": (
+        '[ 1234.500001] amdgpu 0000:bd:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:153 vmid:8 pasid:2634)',
         'RuntimeError: CUDA error: device-side assert triggered',
         'RuntimeError: CUDA error: unspecified launch failure',
         'RuntimeError: CUDA error: uncorrectable ECC error encountered',
@@ -165,6 +173,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'ValueError: total_num_heads 40 is not divisible by tp_size 3.',
     ),
     "unsupported_architecture": (
+        'ValueError: Unsupported architecture: foo2',
+        'ValueError: Architecture gemma4 not supported',
         'ValueError: FooForCausalLM has no vLLM implementation and the Transformers implementation is not compatible with vLLM.',
         'ValueError: Unrecognized model in /x. Should have a `model_type` key in its config.json',
         "ValueError: Unrecognized configuration class <class 'x'> for this kind of AutoModel",

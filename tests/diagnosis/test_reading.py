@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -95,6 +96,26 @@ def test_a_failure_after_a_million_alike_lines():
     reader.feed(b"ERROR 11-21 03:00:00 [c.py:7] torch.OutOfMemoryError: CUDA out of memory.\n")
     found = reader.diagnosis()
     assert (found.failure, found.line_number) == ("oom_runtime", 100_001)
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b'{"model.layers.0.weight": {"dtype": "BF16"}},' * 2000]
+)  # fmt: skip
+def test_binary_is_refused_before_its_end(head):
+    """Random bytes, or weights behind a header of text: nothing after the next piece is read."""
+    reader = LogReader()
+    if head:
+        reader.feed(head)
+    reader.feed(random.Random(1).randbytes(1 << 16))
+    assert reader.refused
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gbk", "shift-jis"])
+def test_old_encodings_are_text(encoding):
+    """Chinese or Japanese text of an old code page has no controls."""
+    reader = LogReader()
+    reader.feed(("日本 error, 中国 warning: not a vLLM log at all\n" * 2000).encode(encoding))
+    assert not reader.refused
 
 
 @given(st.binary(max_size=400))

@@ -1,4 +1,4 @@
-"""Will it fit: what a model, its engine flags and a GPU come to, before anything is started.
+"""Plan GPU memory for a model, its engine flags and a GPU before a start.
 
-Pure arithmetic over a model's config: no file is read and no GPU is asked in here.
+Pure arithmetic over a config: reads no file and queries no GPU.
 """

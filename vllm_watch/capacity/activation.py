@@ -1,8 +1,7 @@
-"""The peak of the profiling run: what one full batch needs beside weights and KV cache.
+"""Peak memory of the profiling run, on top of weights and KV cache.
 
-Three moments compete. The encoder of a multimodal model reads the largest images. In the MLP of a layer all tokens of the batch have their widest intermediates at
-once; in the sampler all sequences have their logits, in float32, several times over (sorted for top-k
-and top-p, as probabilities, as log-probabilities). vLLM provokes both, and the higher one counts.
+The highest of three moments counts: the encoder reads the largest images; the MLP holds the widest intermediates of
+all tokens; the sampler holds several float32 copies of all sequences' logits (sorted, probabilities, log-probabilities).
 """
 
 from dataclasses import dataclass
@@ -20,24 +19,24 @@ from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, the residual beside them, and the output of the layer
-_USUAL_RATIO = 3.5  # intermediate to hidden size, where neither config nor weights tell
-_MOE_CHUNK_TOKENS = 32768  # more tokens than these pass the experts in turns
+_USUAL_RATIO = 3.5  # intermediate to hidden size, if neither config nor weights give it
+_MOE_CHUNK_TOKENS = 32768  # above this, tokens pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The peak of all, and that of the encoder alone, in bytes on the GPU that samples."""
+    """Peak overall and of the encoder alone, in bytes, on the GPU that samples."""
 
     encoder_bytes: int
     peak_bytes: int
     logits_bytes: int = 0
-    """One copy of the logits, where the sampler makes the peak."""
+    """One copy of the logits; 0 if the sampler is not the peak."""
 
 
 def activation(
     model: Model, settings: Settings, *, intermediate: int | None, offloaded: bool = False
 ) -> Activation:
-    """What the profiling run reaches above the weights."""
+    """Return the peak of the profiling run above the weights."""
     element = dtype_bytes(settings.dtype)
     stream = settings.max_num_batched_tokens * model.hidden_size * element
     width = ceil_div(
@@ -55,14 +54,14 @@ def activation(
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream
     if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
-        # Before it did: the logits of every token, and no sampler.
+        # V1 before 0.8 computes logits for every token and does not sample.
         sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
     peak = max(seen, kept + max(forward, sampler))
     return Activation(seen, peak, logits if peak == kept + sampler else 0)
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:
-    """While the encoder reads images, what of them stays for the language model, and how many they are."""
+    """Return the encoder's peak, the bytes kept for the language model, and the number of images."""
     encoder = model.encoder
     if encoder is None:
         return 0, 0, 0
@@ -74,23 +73,23 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """V0 copies a layer that is in the host's memory to the GPU while it runs (V1 reads it there)."""
+    """Return the size of the layer that V0 copies from host to GPU while it runs (V1 reads it in place)."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
 
 def sampler_copies(release: Release) -> calibration.Figure:
-    """How many times over the logits lie there, in float32."""
+    """Return the number of float32 copies of the logits."""
     if release >= releases.SAMPLER_DOES_NOT_SORT:
         return calibration.SAMPLER_COPIES_UNSORTED
     return calibration.SAMPLER_COPIES
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """What the allocator took in all, free or not, which some releases count.
+    """Return all memory that the allocator reserved, free or not: releases before 0.6.4 count that.
 
-    The block of queries, keys and values is free again when the MLP begins, but too small for its first
-    output; the second, half as large, may fit into it. The sampler fits into what the MLP leaves.
+    The block of queries, keys and values is free when the MLP begins, but too small for its first
+    output; the second, half as large, may fit. The sampler fits into the MLP's blocks.
     """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
@@ -108,7 +107,7 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Elements per token of MLA before it had a cache of its own: each has a block.
+    """Return elements per token of MLA before it had its own cache; each tensor has its own block.
 
     Queries, keys with values, keys; all three and the output padded; the output cut. Source: deepseek_v2.py of 0.6.4.
     """
@@ -118,7 +117,7 @@ def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:
-    """Elements of the widest intermediates at once: the MLP's, or the routed experts'."""
+    """Return the elements of the widest intermediates, of the MLP or of the routed experts."""
     tokens = settings.max_num_batched_tokens
     dense = tokens * ((2 if model.gated_mlp else 1) * width + width)
     experts = model.experts

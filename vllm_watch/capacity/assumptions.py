@@ -1,4 +1,4 @@
-"""Everything a plan takes for granted, in words: so that who reads it can object."""
+"""The assumptions of a plan, as text."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
@@ -10,7 +10,7 @@ from vllm_watch.capacity.units import GIB
 
 
 def assumptions(plan: Plan) -> tuple[str, ...]:
-    """One sentence each, those that matter most first."""
+    """Return one sentence per assumption, most important first."""
     settings, flags = plan.settings, plan.settings.flags
     said = [
         f"vLLM {settings.release}, engine {settings.engine}",

@@ -1,6 +1,6 @@
-"""Every figure that no formula gives: measured in public start-up logs, with its spread.
+"""Measured figures that no formula gives, from public start-up logs, with their range.
 
-Version of the calibration: raise it with every change of a figure.
+Raise VERSION with every change of a figure.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ VERSION = "2026-11-27.2"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value, the range in which it was seen, and where."""
+    """A measured value, its observed range and its source."""
 
     value: float
     low: float

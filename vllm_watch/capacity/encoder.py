@@ -1,7 +1,7 @@
-"""The encoder of a multimodal model: what it weighs, and what it takes while vLLM profiles it.
+"""The encoder of a multimodal model: its weights and its peak while vLLM profiles it.
 
-vLLM sends it as many of the largest images as one step may hold, before the language model runs; what
-comes out stays until that has run. Source: profile_run and MultiModalBudget of vLLM's V1.
+vLLM encodes as many of the largest images as one step may hold before the language model runs; the
+output stays until then. Source: profile_run and MultiModalBudget of vLLM's V1.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_ITEM_TOKENS = 16384
-"""Of encoders that take an image of any size: max_pixels of Qwen2-VL (28² to a token) to Qwen3.8 (32²)."""
+"""For encoders that take any image size: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
 
-# The image, the residual beside it and a norm's output; the MLP before and after its activation. Measured:
+# The image, the residual and a norm's output; the MLP before and after its activation. Measured:
 # 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (0.26), 1.3 to 1.6 on two cards.
 _STREAMS, _WIDEST = 3, 2
 
@@ -24,13 +24,13 @@ class Encoder:
     hidden_size: int
     intermediate_size: int
     patches_per_token: int
-    """How many of its patches become one token of the language model."""
+    """Patches per token of the language model."""
     item_tokens: int
     """Of the largest image."""
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
-    """From `vision_config`; None: there is none, or not one of blocks."""
+    """Read `vision_config`; None if missing or not made of blocks."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return None
@@ -50,16 +50,16 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """While it reads images worth so many tokens.
+    """Return the peak while it reads images of this many tokens.
 
-    Ranks split its MLP, but what they exchange comes on top: two ranks were seen to take as much as one.
+    Ranks split its MLP, but add exchange buffers: two ranks took as much as one.
     """
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 
 
 def profiled_items(encoder: Encoder, batched_tokens: int) -> int:
-    """Images in one step: whole ones, and at least one."""
+    """Return the number of whole images in one step, at least 1."""
     return max(1, batched_tokens // encoder.item_tokens)
 
 
@@ -91,7 +91,7 @@ def _stated_tokens(config: Mapping[str, Any], vision: Mapping[str, Any]) -> int 
 
 
 def _image_patches(vision: Mapping[str, Any]) -> int | None:
-    """Of an encoder that scales all images to one size."""
+    """Return the tokens of an encoder that scales all images to one size."""
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2

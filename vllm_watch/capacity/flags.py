@@ -1,4 +1,4 @@
-"""The engine's flags, as given and as vLLM would settle them: its defaults move with release and GPU."""
+"""Engine flags as given and as vLLM resolves them; defaults depend on release and GPU."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048  # tokens: what vLLM takes where the config says nothing
-_LONG_CONTEXT = 32768  # tokens: above, V0 cuts prefills into chunks by itself
+LENGTH_UNSAID = 2048  # tokens: vLLM's default if the config gives none
+_LONG_CONTEXT = 32768  # tokens: above, V0 chunks prefills by default
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
@@ -22,18 +22,18 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: how many tokens ahead, and what cached layers the drafter adds."""
+    """Speculative decoding: tokens drafted per step and the drafter's cached layers."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """A draft model of its own; None: layers shaped as the target's full attention."""
+    """A separate draft model; None: layers shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was asked for. None: left to vLLM."""
+    """Flags as given. None: left to vLLM."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -129,7 +129,7 @@ def settle(
 
 
 def obstacle(flags: Flags, model: Model) -> str | None:
-    """Why vLLM would refuse these flags whatever the memory; None: it would not."""
+    """Return why vLLM would refuse these flags regardless of memory, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
         return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"
@@ -147,7 +147,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """V1 came by default with 0.8 and fell back to V0 for what it could not do yet.
+    """Return True if vLLM picks V0: before 0.8, and for features that V1 lacked.
 
     Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5.
     """

@@ -1,7 +1,7 @@
-"""GPUs by name: the memory that CUDA offers, which is less than the catalogue says.
+"""GPUs by name, with the memory that CUDA reports, which is less than the nominal size.
 
-Source: `total_memory` as vLLM, PyTorch and nvidia-smi print it in public start-up logs. A card's own
-driver, ECC and a display take more; where the machine can be asked (NVML), that is taken instead.
+Source: `total_memory` in public start-up logs. Driver, ECC and a display take more; NVML is used
+instead if available.
 """
 
 import re
@@ -20,7 +20,7 @@ class Gpu:
     cuda_gib: float
 
 
-# The more special name first: a name is looked up by the first pattern that it contains.
+# Specific names first: the first pattern that a name contains wins.
 _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
     (pattern, Gpu(name, catalogue, cuda))
     for pattern, name, catalogue, cuda in (
@@ -67,7 +67,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
 # A card that is not in the table loses about this share to ECC, firmware and rounding (the spread above
 # is 0.0 to 0.09 of the catalogue's figure, most of it 0.01 to 0.03).
 _UNKNOWN_SHARE = 0.985
-_CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and gigabytes of ten for those of two
+_CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
 CATALOGUE_SIZES = (
     8,
     10,
@@ -96,7 +96,7 @@ _SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # in a name, as of "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """The sizes (GiB of the catalogue) in which a card of this name is sold, where it does not say which."""
+    """Return the nominal sizes (GiB) of cards of this name, if the name does not give one."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -105,7 +105,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """The card of this name, and of this size where it comes in several; None: not known."""
+    """Return the card of this name (and size, if there are several), or None."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
@@ -117,15 +117,15 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
 
 
 def nearest(name: str) -> str | None:
-    """Return the known card whose name is most like this one, or None."""
+    """Return the known card with the most similar name, or None."""
     names = {gpu.name.lower(): gpu.name for _, gpu in _GPUS}
     return next((names[each] for each in get_close_matches(name.lower(), names, 1)), None)
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """What CUDA will offer, and where that figure comes from.
+    """Return the memory that CUDA reports, and the source of the figure.
 
-    A size that only the catalogue uses (24, 80) is taken as the card's name; any other as measured.
+    A nominal size (24, 80) identifies the card; any other is taken as measured.
     """
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"

@@ -1,4 +1,4 @@
-"""How many bytes one head of one token takes under each --kv-cache-dtype.
+"""Bytes per head and token for each --kv-cache-dtype.
 
 Source: vLLM's CacheDType and the pages of its attention backends (per-token-head types add a scale,
 NVFP4 packs two values to a byte with one scale byte to 16, fp8_ds_mla is a row of 656 bytes).
@@ -37,12 +37,12 @@ DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values 
 
 
 def known_kv_types() -> tuple[str, ...]:
-    """All names that are understood, 'auto' first."""
+    """Return all known names, 'auto' first."""
     return ("auto", *_ELEMENT, *_PACKED)
 
 
 def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
-    """One head's K and V of one token."""
+    """Return the bytes of one head's K and V of one token."""
     if kv_dtype not in _PACKED:
         return 2 * head_bytes(head_dim, kv_dtype, model_dtype)
     key_bits, value_bits = _PACKED[kv_dtype]
@@ -52,9 +52,9 @@ def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
-    """One head's K or V of one token: `elements` values and the scale where the type keeps one.
+    """Return the bytes of one head's K or V of one token, with its scale if the type has one.
 
-    Raises: WatchError, where the type is not known.
+    Raises: WatchError if the type is unknown.
     """
     kv_dtype = _ALIASES.get(kv_dtype, kv_dtype)
     if kv_dtype == "auto":
@@ -71,9 +71,9 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def dtype_bytes(model_dtype: str) -> int:
-    """Bytes per element of the model's dtype.
+    """Return bytes per element of the dtype.
 
-    Raises: WatchError, where it is not known.
+    Raises: WatchError if it is unknown.
     """
     model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:

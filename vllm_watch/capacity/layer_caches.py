@@ -1,4 +1,4 @@
-"""What each layer of one GPU keeps: bytes per token, a window of tokens, or a state per request.
+"""Per-layer cache on one GPU: bytes per token, a window of tokens, or a state per request.
 
 Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
 """
@@ -23,21 +23,21 @@ class LayerCache:
 
     bytes_per_token: int
     window_tokens: int | None = None
-    """Tokens that stay readable; None: all."""
+    """Tokens kept; None: all."""
     chunked: bool = False
     state_bytes: int = 0
     """Per request, whatever its length."""
     checkpoints: int = 0
-    """States kept beside the two of a cached prefix."""
+    """States kept in addition to the two of a cached prefix."""
     latent: bool = False
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """The layers of each pipeline stage; what does not divide goes to the middle, as vLLM does it."""
+    """Return the layers of each pipeline stage; the remainder goes to the middle, as in vLLM."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # vLLM adds the rest from the last stage but one backwards: the last one has the head to hold.
+    # vLLM adds the rest from the second-last stage backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -50,7 +50,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
 def layer_caches(
     model: Model, settings: Settings, kinds: tuple[LayerKind, ...]
 ) -> list[LayerCache]:
-    """The caches of these layers, those of a drafter's not among them."""
+    """Return the caches of these layers, without a drafter's."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
     plain = _kept_plain(cached, settings)
@@ -64,7 +64,7 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """TurboQuant leaves the outermost layers of a model without states as they are."""
+    """Return True if TurboQuant skips this layer: the outermost ones of a model without states."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -72,7 +72,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """The drafter's layers: its own, else shaped as the model's full attention, as EAGLE and MTP are."""
+    """Return the drafter's caches; without a draft model, shaped like full attention (EAGLE, MTP)."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -120,7 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """KV heads of one rank; with more ranks than heads each rank holds a copy of one."""
+    """Return the KV heads per rank; with more ranks than heads, each rank holds a copy of one."""
     return max(1, heads // settings.tensor_parallel_size)
 
 

@@ -1,4 +1,4 @@
-"""Which layer of a model is of which kind, from the many ways in which configs say it."""
+"""The kind of each layer, from the many config formats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,8 +18,8 @@ _NAMES = {
 }  # fmt: skip
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
-# Configs of before `layer_types` leave the rhythm to the model's code: full once in so many layers,
-# last of its group. Source: the defaults of the configuration classes in transformers.
+# Configs without `layer_types` leave the pattern to the model's code: every Nth layer is full,
+# the last of its group. Source: the defaults of the configuration classes in transformers.
 _FULL_ONCE_IN = {
     "gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2,
     "qwen3_next": 4, "qwen3_5": 4, "qwen3_5_moe": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4,
@@ -28,7 +28,7 @@ _STATE_FAMILIES = ("qwen3_next", "qwen3_5")
 
 
 def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
-    """One kind per layer, first layer first."""
+    """Return one kind per layer, first layer first."""
     for rule in _RULES:
         kinds = rule(config, count)
         if kinds is not None:
@@ -37,7 +37,7 @@ def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
 
 
 def unknown_kinds(config: Config) -> list[str]:
-    """Words for kinds of layers that mean nothing here."""
+    """Return the unknown layer types of the config."""
     lists = (config.get(key) for key in _LISTS)
     words = {
         str(name).lower() for names in lists if isinstance(names, list | tuple) for name in names

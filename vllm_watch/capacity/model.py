@@ -1,4 +1,4 @@
-"""What of a model decides its memory, whatever words its config uses for it."""
+"""The properties of a model that determine its memory, independent of config format."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +8,7 @@ from vllm_watch.capacity.quantization import Quantization
 
 
 class LayerKind(Enum):
-    """How a layer remembers what it has read."""
+    """How a layer caches context."""
 
     FULL = "full attention"
     SLIDING = "sliding window"
@@ -28,28 +28,28 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: there is none."""
+    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: not sparse."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """What a Mamba, GDN or convolution layer keeps per sequence, before tensor parallelism."""
+    """State of a Mamba, GDN or convolution layer per sequence, before tensor parallelism."""
 
     conv_channels: int
     conv_kernel: int
     state_heads: int
     state_elements_per_head: int
     state_dtype: str | None
-    """None: as the model's."""
+    """None: the model's."""
     projected_channels: int
     """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
-    """States kept beside the two of a cached prefix, in releases that keep them."""
+    """States kept in addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
     """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
     groups: int = 0
     assumed: bool = False
-    """The config did not say: sizes follow from the attention layers."""
+    """True if sizes were derived from the attention layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Experts:
     shared_intermediate_size: int
     first_dense_layers: int
     layer_step: int = 1
-    """One layer of so many is a mixture."""
+    """Every Nth layer is MoE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Model:
     """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """The last so many layers read the cache of an earlier one and keep none."""
+    """The last N layers read an earlier layer's cache and have none."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
@@ -99,9 +99,9 @@ class Model:
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """Why its KV cache cannot be sized: the key of the config that changes it; None: it can."""
+    """The config key that makes the KV cache impossible to size, or None."""
     notes: tuple[str, ...] = ()
-    """What was assumed since the config does not say it."""
+    """Assumptions for values missing from the config."""
 
     @property
     def num_layers(self) -> int:
@@ -109,7 +109,7 @@ class Model:
 
     @property
     def sized(self) -> bool:
-        """Whether the config says enough to count the parameters."""
+        """Return True if the config suffices to count the parameters."""
         if self.state is not None and self.state.assumed:
             return False
         if self.experts is not None:

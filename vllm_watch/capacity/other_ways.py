@@ -1,6 +1,6 @@
-"""What makes a model fit where no one flag does: several together, more or larger GPUs, a smaller checkpoint.
+"""Ways to fit if no single flag suffices: several flags, more or larger GPUs, a smaller checkpoint.
 
-As in suggestions.py each is planned before it is printed.
+Each is planned before it is printed, as in suggestions.py.
 """
 
 import math
@@ -30,7 +30,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""Flags that cost length, hardware or quality: who needs those wants to know what else would do."""
+"""Flags that cost length, hardware or quality; alternatives are listed with them."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -40,14 +40,14 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What else would do: several flags, more or larger GPUs, a smaller checkpoint."""
+    """Alternatives: several flags, more or larger GPUs, a smaller checkpoint."""
 
     change: str
     why: str
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """What else makes it fit, where none that was found is cheap: several flags together, GPUs, memory, bits."""
+    """Return alternatives if no suggestion is cheap: several flags, GPUs, memory, bits."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -63,7 +63,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """The flags as they are, else with the fewest changes of the split after which vLLM would take them."""
+    """Return the flags, or those with the smallest change of the split that vLLM accepts."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -102,7 +102,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """The flags that differ, as they are typed; with another split a size given for each GPU differs, too."""
+    """Return the changed flags as typed; with another split, also a size given per GPU."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -115,7 +115,7 @@ def _typed(plan: Plan, after: Flags) -> str:
 
 
 def _share(plan: Plan, flags: Flags) -> Checkpoint:
-    """What is known of the weights, where as many GPUs share them."""
+    """Return the checkpoint's size per GPU for this many GPUs."""
     given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
     if given is None or ratio == 1:
         return plan.checkpoint
@@ -132,7 +132,7 @@ def _with(plan: Plan, start: Flags) -> str:
 
 
 def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
-    """The cheap ones first and on until it fits; then what turned out to be needless is dropped."""
+    """Add flags, cheapest first, until it fits; then drop the unnecessary ones."""
     now = _split(plan, start)
     for ways in WAYS:
         if now.fits or (ways in (length, length_little) and not may_shorten):
@@ -158,7 +158,7 @@ def _roomier(then: Plan, now: Plan) -> bool:
 
 
 def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """The fewest GPUs of this kind with which it fits, however many were named."""
+    """Return the fewest GPUs of this kind that suffice."""
     machine = replace(plan.machine, count=None)
     splits = [(ranks, stages) for ranks in (1, *PARALLEL) for stages in STAGES]
     for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
@@ -176,7 +176,7 @@ def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """This much memory on each of as many GPUs."""
+    """Return the memory per GPU that suffices for the same number of GPUs."""
     now = _split(plan, start)
     blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
     missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
@@ -196,7 +196,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    """Weights of fewer bits; no flag makes them of these."""
+    """Return a smaller format of the weights that would fit; no flag produces it."""
     now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
     flags = replace(start, quantization=None)
     for name, quantization in _CHECKPOINTS if plan.model.sized else ():

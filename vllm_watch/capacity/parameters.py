@@ -1,6 +1,6 @@
-"""How many parameters a model has, counted from its shape: where no checkpoint is at hand to ask.
+"""Parameter counts from the shape, used without a checkpoint.
 
-Counts what is quantized (the layers' matrices) apart from what is not (embeddings, head, norms).
+Quantized parts (the layers' matrices) are counted apart from others (embeddings, head, norms).
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Elements, of the whole model."""
+    """Elements of the whole model."""
 
     matrices: int
     """In the layers: quantization shrinks them, tensor parallelism splits them."""
@@ -20,7 +20,7 @@ class Parameters:
     experts: int
     """Of `matrices`, those of routed experts."""
     embeddings: int
-    """Input embeddings, and the output head where it is not the same tensor."""
+    """Input embeddings, and the output head if not tied."""
     small: int
     """Norms, biases and convolutions, kept whole and unquantized."""
     encoder: int = 0
@@ -34,7 +34,7 @@ class Parameters:
 
 
 def count_parameters(model: Model) -> Parameters:
-    """All parameters of the language model and its encoder."""
+    """Count all parameters of the language model and its encoder."""
     attention = dense = experts = replicated = 0
     small = model.hidden_size
     alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
@@ -66,7 +66,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """The MLP's width, from how many parameters there are in all; None: not plausible."""
+    """Return the MLP's width that the parameter count implies; None if implausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -112,7 +112,7 @@ def _latent(model: Model, latent: LatentAttention) -> int:
 
 
 def _state(model: Model) -> int:
-    """In and out projections of a recurrent layer."""
+    """Count the projections of a recurrent layer."""
     return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
@@ -124,7 +124,7 @@ def _is_mixture(model: Model, index: int) -> bool:
 
 
 def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int, int]:
-    """Parameters of the MLP (or router and shared expert), and those of routed experts."""
+    """Count the MLP (or router and shared expert) and the routed experts."""
     if model.intermediate_size is None and model.experts is None:
         width = 4 * model.hidden_size if not model.gated_mlp else model.hidden_size * 8 // 3
     else:

@@ -1,4 +1,4 @@
-"""The whole plan: from model, flags and GPU to fits or not, with every part of the memory named."""
+"""The plan: from model, flags and GPU to each part of the memory and whether it fits."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.capacity.weights import Weights, weights_on_gpu
 from vllm_watch.errors import WatchError
 
-_NO_LIMIT = 1 << 24  # tokens, where the config names none: longer than anything that is served
+_NO_LIMIT = 1 << 24  # tokens, if the config names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Machine:
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int | None = None
-    """None: as many as the flags want."""
+    """None: as many as the flags need."""
     beyond_bytes: int = 0
-    """What a real start took there beyond what is counted; below 0: it took less."""
+    """Memory that a real start took beyond the count; negative: it took less."""
     beyond_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is known of the weights beside the config."""
+    """Known sizes of the weights."""
 
     given_gib: float | None = None
     bytes_total: int | None = None
@@ -45,20 +45,20 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One GPU's memory (the fullest one's), and what it is worth. Sizes in bytes."""
+    """Memory of the fullest GPU and the resulting capacity. Sizes in bytes."""
 
     model: Model
     settings: Settings
     machine: Machine
     checkpoint: Checkpoint
     budget_bytes: int
-    """What --gpu-memory-utilization allows."""
+    """Share given by --gpu-memory-utilization."""
     weights: Weights
     activation: Activation
     non_torch_bytes: int
     graph_bytes: int
     kv_bytes: int
-    """Left for the KV cache; 0 or less: nothing is."""
+    """Left for the KV cache; may be negative."""
     pool: Pool
     num_blocks: int
     longest: int
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def has_memory(self) -> bool:
-        """Whether one request of max_model_len finds room on these GPUs."""
+        """Return True if one request of max_model_len fits on these GPUs."""
         if not self.pool.groups:
             return self.kv_bytes > 0
         if self.kv_bytes < 0 or self.lacks_state_blocks or self.over_bytes > 0:
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """Whether vLLM refuses to capture graphs: each sequence needs a block for its recurrent state."""
+        """Return True if vLLM refuses to capture graphs: each sequence needs a block for its state."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """What a cache whose size was named takes beyond the GPU's memory; 0 or less: nothing."""
+        """Bytes by which a cache of given size exceeds the GPU's memory; 0 or less: fits."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes
@@ -108,12 +108,12 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why vLLM would refuse the flags whatever the memory."""
+        """Reason for which vLLM refuses the flags regardless of memory, or None."""
         return obstacle(self.settings.flags, self.model)
 
     @property
     def tokens(self) -> int:
-        """What vLLM prints as the size of the KV cache."""
+        """The size of the KV cache as vLLM prints it."""
         return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
 
     @property
@@ -122,16 +122,16 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> float:
-        """KV cache bytes of one GPU behind each token that vLLM prints."""
+        """KV cache bytes per GPU for each token that vLLM prints."""
         many = 1 << 20
         tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
         return self.pool.bytes_per_block * many / tokens if tokens else 0.0
 
 
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
-    """What this comes to.
+    """Return the plan.
 
-    Raises: WatchError, where the model's KV cache is of a kind that is not known here.
+    Raises: WatchError if the kind of KV cache is unknown.
     """
     if flags.language_model_only:
         model = replace(model, encoder=None, multimodal=False)
@@ -173,12 +173,12 @@ def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
 
 
 def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -> Plan:
-    """The same model and machine under other flags."""
+    """Plan the same model and machine with other flags."""
     return make_plan(plan.model, flags, plan.machine, checkpoint or plan.checkpoint)
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Of the pipeline's stages the one whose blocks are largest: all take as many as it can."""
+    """Return the pool of the pipeline stage with the largest blocks; all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):
@@ -190,7 +190,7 @@ def _fullest_pool(model: Model, settings: Settings) -> Pool:
 
 
 def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | None:
-    """The MLP's width: the config's, else what the weights leave room for."""
+    """Return the MLP's width from the config, else inferred from the weights."""
     if model.intermediate_size is not None or model.experts is not None:
         return model.intermediate_size
     size = find_quantization(settings.flags.quantization, model.quantization).smallest

@@ -1,8 +1,8 @@
-"""One GPU's pool of KV blocks: how layers share it, what a request takes of it, what the log says.
+"""One GPU's pool of KV blocks: shared by layers, used by requests, printed in the log.
 
-Layers that keep the same kind of memory form groups of as many layers each, and all groups draw blocks
-from one pool, so a block is as large as one group's pages. Source: vLLM's kv_cache_utils.py, of the
-releases that `release.py` names.
+Layers with the same kind of cache form groups of equal size, and all groups draw blocks from one
+pool, so a block is as large as one group's pages. Source: vLLM's kv_cache_utils.py, of the releases
+in `release.py`.
 """
 
 import math
@@ -26,7 +26,7 @@ class Group:
 
     layers: int
     block_tokens: int
-    """Tokens to a block; 0: a block holds one state."""
+    """Tokens per block; 0: a block holds one state."""
     window_tokens: int | None = None
     chunked: bool = False
     checkpoints: int = 0
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """How blocks of one size serve all groups."""
+    """Blocks of one size for all groups."""
 
     bytes_per_block: int
     groups: tuple[Group, ...]
@@ -42,11 +42,11 @@ class Pool:
 
     @property
     def block_size(self) -> int:
-        """Tokens to a block, as vLLM would say it."""
+        """Tokens per block, as vLLM prints it."""
         return min((each.block_tokens for each in self.groups if each.block_tokens), default=0)
 
     def blocks_per_request(self, length: int) -> int:
-        """Blocks that one request of this length holds at most."""
+        """Return the most blocks that one request of this length holds."""
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
@@ -65,7 +65,7 @@ class Pool:
         )
 
     def fits(self, blocks: int, length: int) -> bool:
-        """Whether vLLM would start: one request of this length finds room."""
+        """Return True if vLLM would start: one request of this length fits."""
         reserved = 1 if self.settings.release >= releases.NULL_BLOCK_RESERVED else 0
         if not self.groups:
             return True
@@ -74,7 +74,7 @@ class Pool:
         return self.blocks_per_request(length) <= blocks - reserved
 
     def longest(self, blocks: int, limit: int) -> int:
-        """The longest request that fits, up to the limit; 0: none does."""
+        """Return the longest request that fits, up to the limit; 0 if none does."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -82,7 +82,7 @@ class Pool:
         return low
 
     def concurrency(self, blocks: int, length: int) -> float:
-        """How many requests of this length fit at once."""
+        """Return the number of requests of this length that fit at once."""
         if not self.groups:
             return math.inf
         if self.settings.engine == "V0":
@@ -90,10 +90,10 @@ class Pool:
         return blocks / self.blocks_per_request(length)
 
     def logged_tokens(self, blocks: int, length: int) -> int:
-        """The tokens that vLLM prints at start."""
+        """Return the tokens that vLLM prints at start."""
         if not self.groups:
             return 0
-        if not self.block_size:  # states alone: a block is a request, however long
+        if not self.block_size:  # only states: one block per request of any length
             return blocks * length
         if self.settings.release >= releases.TOKENS_FROM_CONCURRENCY:
             return int(self.concurrency(blocks, length) * length)
@@ -102,7 +102,7 @@ class Pool:
 
 
 def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """The pool that these layers of one GPU share."""
+    """Return the pool that these layers of one GPU share."""
     if settings.engine == "V0" or settings.release < releases.HYBRID_POOL:
         return _uniform_pool(caches, settings)
     states = [each for each in caches if each.state_bytes]
@@ -114,14 +114,14 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Before hybrid pools: every layer with a cache keeps every token, window or not."""
+    """Before hybrid pools, each layer with a cache keeps all tokens, also with a window."""
     per_token = sum(each.bytes_per_token for each in caches)
     groups = (Group(len(caches), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
-    """Blocks long enough that a page of tokens holds one state."""
+    """Return a block size at which a page of tokens holds one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:
@@ -168,7 +168,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Steps whose tokens are not settled yet; a window keeps the blocks of all of them."""
+    """Return the steps in flight; a window keeps the blocks of all of them."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

@@ -1,9 +1,9 @@
-"""Shapes of well-known models: what a config that gives nothing but a shape leaves out.
+"""Shapes of well-known models, to complete a config that gives only a shape.
 
-A real config.json names its family and says all this itself. One written by hand from a model card, with
-layers, heads and vocabulary alone, is recognized by these; what it does say is kept. Published shapes that
-agree in all five numbers are left out, or differ in their length alone, which is then left open.
-Source: the config.json that each model's authors published.
+A real config.json names its family and has all values. A handwritten one with only layers, heads and
+vocabulary is recognized by its shape; its own values win. Published shapes that agree in all five numbers
+are omitted, or differ only in their length, which is then left open.
+Source: the config.json published by each model's authors.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ _OPT: Config = {"model_type": "opt", "tie_word_embeddings": True, "max_position_
 
 
 def _dense(inner: int, context: int | None = None, **more: Any) -> Config:
-    """`context`: its longest, where all that share the shape agree."""
+    """`context`: the maximum, if all models of this shape agree."""
     return {"intermediate_size": inner, **more} | _length(context)
 
 
 def _mixture(
     experts: str, active: int, inner: int, context: int | None = None, **more: Any
 ) -> Config:
-    """`experts`: the key that the family counts them with, and how many they are."""
+    """`experts`: the family's key and the number of experts."""
     key, count = experts.split("=")
     sizes = {key: int(count), "num_experts_per_tok": active, "moe_intermediate_size": inner}
     return {**sizes, **more} | _length(context)
@@ -63,7 +63,7 @@ def _gdn(value_heads: int, **more: Any) -> Config:
 
 
 _PUBLISHED: dict[_Shape, Config] = {
-    # Llama and what was made of it
+    # Llama and derivatives
     (32, 4096, 32, 32, 32000): _dense(11008, context=4096),  # Llama 2 7B, Vicuna
     (32, 4096, 32, 32, 32016): _dense(11008, context=16384),  # Code Llama 7B
     (40, 5120, 40, 40, 32000): _dense(13824, context=4096),
@@ -111,7 +111,7 @@ _PUBLISHED: dict[_Shape, Config] = {
     (48, 2048, 16, 2, 151936): _mixture(
         "num_experts=512", 10, 512, shared_expert_intermediate_size=512, **_gdn(32), context=262144
     ),  # Next 80B, Coder Next
-    # Qwen 3.5, 3.6 and 3.8, which all see
+    # Qwen 3.5, 3.6 and 3.8, all multimodal
     (64, 5120, 24, 4, 248320): _dense(17408, vision_config=_QWEN_VISION, **_gdn(48), context=262144),
     (32, 4096, 16, 4, 248320): _dense(12288, vision_config=_QWEN_VISION, **_gdn(32), context=262144),
     (40, 2048, 16, 2, 248320): _mixture(
@@ -169,7 +169,7 @@ _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def completed(config: Config) -> Config:
-    """The config, with what its shape tells where it names no family; else as it is."""
+    """Return the config, completed by its shape if it names no family."""
     if any(key in config for key in _FAMILY_KEYS):
         return config
     shape = tuple(config.get(key) for key in _SHAPE_KEYS)

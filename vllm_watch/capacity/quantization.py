@@ -1,7 +1,7 @@
-"""Bytes that one parameter of a layer's matrices takes under each quantization, scales included.
+"""Bytes per parameter of a layer's matrices for each quantization, scales included.
 
 Source: the formats themselves: a group of `group_size` weights shares a scale (16 bits; 8 of MXFP4, MXFP8
-and NVFP4) and, where it is asymmetric, a zero point of as many bits as a weight.
+and NVFP4) and, if asymmetric, a zero point with the bits of a weight.
 """
 
 import re
@@ -31,7 +31,7 @@ class Quantization:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest of them; None: nothing is quantized."""
+        """The smallest size; None if nothing is quantized."""
         sizes = (self.dense, self.attention, self.experts, self.tables)
         return min((each for each in sizes if each is not None), default=None)
 
@@ -46,7 +46,7 @@ def _experts_alone(name: str, size: float) -> Quantization:
 
 NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
-"""Those that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
+"""Methods that vLLM applies while loading; others need their own checkpoint."""
 _NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
@@ -56,7 +56,7 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
-# Names that say their format without being one of vLLM's.
+# Names that contain a format but are not vLLM's.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
     (r"mxfp4|mx_?fp4", _MXFP4),
@@ -64,18 +64,18 @@ _PATTERNS = (
     (r"w4a|int4|4bit|4-bit|awq|gptq|autoround", 0.53),
     (r"fp8|float8|int8|w8a|8bit|8-bit", 1.0),
 )
-# DeepSeek V4's word for the format of its experts alone.
+# DeepSeek V4's `expert_dtype`.
 _EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "int8": 1.0}
 _FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
 _FLOAT_8 = {"num_bits": 8, "type": "float"}
-_GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size says better
+_GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size is better
 _NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
 _KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
 _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """That of the checkpoint where its config names one, else of --quantization."""
+    """Return the checkpoint's quantization if its config names one, else that of --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:
@@ -91,12 +91,12 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
         return _all(name, _nf4())
     if name == "gguf":
         return replace(_all(name, _GGUF_BITS / 8), tables=_GGUF_BITS / 8)
-    # What is newer than this table, or says nothing by itself (compressed-tensors): not shrunk.
+    # Newer than this table, or no format in the name (compressed-tensors): not reduced.
     return _all(name, _by_words(name))
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """From `quantization_config`, and DeepSeek's `expert_dtype`; raises what a nonsensical value raises."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`; a nonsensical value raises."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -145,7 +145,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Each group says which modules are its own: "Linear" is all of them, others have their name in it."""
+    """Read groups by their targets: "Linear" means all modules, others contain a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():
@@ -168,7 +168,7 @@ def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
 
 
 def _parts(targets: Any) -> Iterable[str]:
-    """Which matrices the patterns of a group mean."""
+    """Return the matrices that a group's patterns match."""
     words = [str(each) for each in targets] if isinstance(targets, list | tuple) else []
     found = {
         "attention" if _ATTENTION.search(each)
@@ -221,7 +221,7 @@ def _quark(config: Mapping[str, Any]) -> Quantization:
 
 
 def _keeps_attention(config: Mapping[str, Any], layers: int) -> bool:
-    """Whether what is left out of the quantization covers the attention of most layers."""
+    """Return True if the exclusions cover the attention of most layers."""
     named: set[str] = set()
     inner = config.get("quantization")
     for key in _KEPT_KEYS:

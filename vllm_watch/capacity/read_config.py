@@ -1,6 +1,6 @@
-"""Reads a Hugging Face config.json into a `Model`: many families, one meaning.
+"""Read a Hugging Face config.json into a `Model`.
 
-What a config leaves out is filled with what vLLM or transformers would take, and noted.
+Missing values get the defaults of vLLM or transformers, and a note.
 """
 
 import re
@@ -16,7 +16,7 @@ from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
-# Where a multimodal config keeps its language model.
+# Keys of the language model in multimodal configs.
 _TEXT_CONFIGS = (
     "text_config", "llm_config", "language_config", "thinker_config", "language_model_config",
 )  # fmt: skip
@@ -32,7 +32,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
-# Families whose MLP has one matrix up and none beside it.
+# Families whose MLP is not gated.
 _PLAIN_MLPS = (
     "gpt2",
     "gpt_neox",
@@ -44,7 +44,7 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
-# Where the family's configuration class ties the output head to the embeddings unless told otherwise.
+# Families whose configuration class ties the output head by default.
 _TIED = (
     "falcon",
     "mpt",
@@ -57,19 +57,19 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and what follows it: several tokens share one entry, beside a window and states of the compressor.
+# DeepSeek V4 and later: several tokens share one entry; a window and compressor states come on top.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """The model that this config describes.
+    """Return the model of this config.
 
-    Raises: WatchError, naming the key, where what decides memory is missing or impossible.
+    Raises: WatchError with the key if a value that determines memory is missing or impossible.
     """
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # A config is outside input: a list where a number is expected is its fault and not ours.
+        # A config is external input: a list instead of a number is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -140,7 +140,7 @@ def _read(config: Config) -> Model:
 
 
 def _unread_caches(config: Config) -> Iterator[str]:
-    """What says that tokens are kept compressed: ratios other than 0, or layers of such a type."""
+    """Return the key that makes the cache compressed: nonzero ratios, or a layer type."""
     for key, value in config.items():
         ratios = value if isinstance(value, list | tuple) else [value]
         if _COMPRESSED.fullmatch(str(key)) and any(ratios):
@@ -163,7 +163,7 @@ def _first(config: Config, field: str) -> int | None:
     for key in _KEYS[field]:
         value = config.get(key)
         if key == "model_max_length" and not is_size(value):
-            continue  # tokenizers write 10³⁰ where there is no limit
+            continue  # tokenizers write 10³⁰ for no limit
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
@@ -206,7 +206,7 @@ def _key_value_heads(config: Config, heads: int) -> int:
             if not is_size(value):
                 raise ValueError(f"{key}: {shown(value)}")
             return value
-        # Falcon's old configs say multi_query and carry a num_kv_heads that means nothing.
+        # Falcon's old configs set multi_query and a meaningless num_kv_heads.
         if isinstance(value, int) and value > 0 and not _old_multi_query(config):
             return value
     attention = config.get("attn_config")  # MPT, DBRX
@@ -286,7 +286,7 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # Configs that leave it out: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
+        # Defaults: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
         active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004 - as said above
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,
@@ -306,6 +306,6 @@ def _quantization(config: Config, text: Config, layers: int) -> Quantization | N
         if isinstance(found, Mapping):
             experts = experts or found.get("expert_dtype")
             if experts is None and str(text.get("model_type")).startswith("deepseek_v4"):
-                experts = "fp4"  # as vLLM takes it where the config does not say
+                experts = "fp4"  # vLLM's default
             return read_quantization(found, expert_dtype=experts, layers=layers)
     return None

@@ -10,14 +10,14 @@ from vllm_watch.capacity.model import RecurrentState
 
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
 _MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-# Qwen3-Next's, which Qwen3.5 and later kept; the width of the values is that of the attention's queries.
+# Qwen3-Next's, kept by Qwen3.5 and later; values are as wide as the attention's queries.
 _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 
 def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
-    """What one such layer keeps per sequence.
+    """Return the state of one such layer per sequence.
 
-    Raises: ValueError, where a size is none.
+    Raises: ValueError if a size is invalid.
     """
     state = _of_family(config, hidden, heads, head_dim)
     if state.state_dtype is not None:
@@ -55,7 +55,7 @@ def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
 
 
 def _size(config: Config, *keys: str, default: int | None = None) -> int:
-    """The first of these that the config has. Raises ValueError where it is no size."""
+    """Return the first of these keys in the config. Raises ValueError if it is not a size."""
     found = next((config[key] for key in keys if config.get(key)), default)
     if not is_size(found):
         raise ValueError(f"{keys[0]}: {shown(found)}")

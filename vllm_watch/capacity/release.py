@@ -1,7 +1,6 @@
-"""A vLLM release, and what changed in which one: every rule that depends on it asks here.
+"""vLLM releases and their changes that affect memory; all release-dependent rules use these.
 
-Source: vLLM's tags and the pull requests named; a release that is not known is taken as the newest one
-that this file was checked against.
+Source: vLLM's tags and the pull requests named. An unknown release is taken as NEWEST.
 """
 
 import re
@@ -21,12 +20,12 @@ class Release(NamedTuple):
         return ".".join(map(str, self))
 
 
-OLDEST = Release(0, 6, 0)  # plans of earlier ones are refused
-NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
+OLDEST = Release(0, 6, 0)  # earlier ones are refused
+NEWEST = Release(0, 32, 0)  # the rules below were checked against it
 
-# Peak above what is left once the cache is emptied (PR 9352): all that is used counts, ...
+# The peak is measured from an emptied cache (PR 9352), and all used memory counts ...
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
-LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... and from here on what grew while it profiled
+LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... from here on only its growth while profiling
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
 MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
@@ -39,8 +38,8 @@ V0_IS_GONE = Release(0, 11, 0)
 LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
 STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default: two states of hybrids a request
 STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
-STATE_CHECKPOINTS = Release(0, 32, 0)  # seen there: Mamba 2 and KDA keep one more for prefixes
-TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log says concurrency × max_model_len (PR 40694)
+STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more for prefixes
+TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log prints concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
 GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and taken (PR 30515)
 UTILIZATION_92 = Release(0, 20, 0)  # the default was 0.90
@@ -48,7 +47,7 @@ WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches un
 NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
 
 
-# The last patch of each minor release that had more than one: who says "0.6" means what pip gave him.
+# The last patch of each minor release with several: "0.6" means the one that pip installs.
 _LAST_PATCHES = {
     (0, 1): 7, (0, 2): 7, (0, 3): 3, (0, 4): 3, (0, 5): 5, (0, 6): 6, (0, 7): 3, (0, 8): 5, (0, 9): 2,
     (0, 10): 2, (0, 11): 2, (0, 14): 1, (0, 15): 1,
@@ -56,7 +55,7 @@ _LAST_PATCHES = {
 
 
 def parse_release(text: str | None) -> Release:
-    """A release from what people write: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
+    """Parse a release: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
     if text is None:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())

@@ -1,4 +1,4 @@
-"""How far off the KV cache may be: what was measured is certain, what is counted or taken from other starts is not."""
+"""Uncertainty of the KV cache: measured parts are certain; counted or calibrated ones are not."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies
@@ -8,14 +8,14 @@ from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-# Of weights that nobody measured, by which they were seen to differ: files hold what is not loaded, or is loaded
-# twice; of a quantized checkpoint nobody knows which matrices were left alone.
+# Observed errors of weights that were not measured: files hold tensors that are not loaded or are loaded twice;
+# the unquantized matrices of a quantized checkpoint are unknown.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
-_FORWARD = 0.25  # of the peak, where it is that of the layers and not of the sampler
+_FORWARD = 0.25  # of the peak, if it is the layers' and not the sampler's
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:
-    """The fewest and the most tokens that vLLM may print."""
+    """Return the fewest and the most tokens that vLLM may print."""
     settings = plan.settings
     if settings.flags.kv_cache_memory_bytes is not None or settings.flags.num_gpu_blocks_override:
         return plan.tokens, plan.tokens
@@ -40,7 +40,7 @@ def _weights(plan: Plan) -> float:
 
 
 def _figures(plan: Plan) -> list[tuple[float, float]]:
-    """Bytes that each may take less and more than its value."""
+    """Return for each figure the bytes below and above its value."""
     copies = sampler_copies(plan.settings.release)
     found = [_around(copies, plan.activation.logits_bytes)]
     if not plan.activation.logits_bytes:

@@ -1,8 +1,7 @@
-"""What to change: one flag that makes it fit, best first; several together; or other GPUs or another checkpoint.
+"""Suggest single flags that make a plan fit, best first.
 
-Every one of them is planned before it is printed, as it would be typed, and left out where that plan does not
-fit. The order is by what it costs who uses the engine: nothing, then a little quality or speed, then length,
-then hardware.
+Each is planned as typed before it is printed, and dropped if that plan does not fit. Ordered by the cost to
+users: nothing, a little quality or speed, length, hardware.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,15 +15,15 @@ from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
 UTILIZATION_MAX = (
-    0.95  # above, CUDA graphs and fragmentation find no room: the usual OOM while serving
+    0.95  # above, CUDA graphs and fragmentation do not fit: the usual OOM while serving
 )
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
-_HARDLY_SHORTER = 0.75  # of the length that was asked for
-_USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
+_HARDLY_SHORTER = 0.75  # of the requested length
+_USEFUL_LENGTH = 1024  # tokens: a shorter context is not useful
 _MUCH_WASTE_BYTES = GIB
 
 
@@ -41,13 +40,13 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Single flags, best first; where it fits, what is wasted."""
+    """Return single flags, best first; if the plan fits, flags that waste memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
         return tuple(_other_splits(plan))[:1]
     found = [each for ways in WAYS for each, flags in ways(plan) if with_flags(plan, flags).fits]
-    if plan.kv_bytes <= 0:  # the weights do not fit: whatever else is done costs quality
+    if plan.kv_bytes <= 0:  # the weights do not fit: other flags cost quality
         found.sort(key=lambda each: each.flag != "--tensor-parallel-size")
     return tuple(found)
 
@@ -57,13 +56,13 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def refusal(plan: Plan) -> str:
-    """Why vLLM would not start with this split."""
+    """Return why vLLM would not start with this split."""
     wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
     return plan.obstacle or wanted
 
 
 def but(flags: Flags, name: str, value: Any) -> Flags:
-    """The flags with one of them changed."""
+    """Return the flags with one changed."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
 
@@ -86,19 +85,19 @@ def _utilization(plan: Plan) -> Iterator[Change]:
 
 
 def length_little(plan: Plan) -> Iterator[Change]:
-    """A context that is hardly shorter costs nobody much."""
+    """Suggest a slightly shorter context, which costs little."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
 def length(plan: Plan) -> Iterator[Change]:
-    """A context that is much shorter."""
+    """Suggest a much shorter context."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
 def _shorter(plan: Plan) -> Iterator[Change]:
-    """The longest that fits; found again, since a shorter limit may shrink the profiling batch."""
+    """Return the longest context that fits; searched, since a shorter limit may shrink the profiled batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
     length = length // block * block or length
@@ -112,7 +111,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """By halving, where the batch that is profiled grows with the length and leaves nothing."""
+    """Bisect, for a profiled batch that grows with the length and leaves nothing."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
@@ -165,7 +164,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """More ranks, as far as there are GPUs; a size given for each GPU would have to change with them."""
+    """Suggest more ranks, up to the number of GPUs; a size given per GPU would change with them."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
@@ -179,13 +178,13 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def shares_heads(plan: Plan, ranks: int) -> bool:
-    """Whether so many ranks can split the heads: one of keys and values may be copied, not cut."""
+    """Return True if this many ranks can split the heads; KV heads may be copied, not cut."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
 
 def _weights(plan: Plan) -> Iterator[Change]:
-    """Quantized while loading, where the checkpoint is not."""
+    """Suggest quantizing while loading, if the checkpoint is not quantized."""
     flags = plan.settings.flags
     if find_quantization(flags.quantization, plan.model.quantization).smallest:
         return
@@ -197,7 +196,7 @@ def _weights(plan: Plan) -> Iterator[Change]:
 
 
 def cache_bytes(plan: Plan) -> Iterator[Change]:
-    """A cache whose size is named, as large as one request."""
+    """Suggest a cache size that holds one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
@@ -209,7 +208,7 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
 
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
-    """One flag of the split changed, where vLLM would refuse it as it is; the least change first."""
+    """Suggest one change of a split that vLLM refuses, smallest change first."""
     flags, why = plan.settings.flags, refusal(plan)
     options: list[tuple[str, tuple[int, ...]]] = [
         ("tensor_parallel_size", tuple(sorted((1, *PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
@@ -229,7 +228,7 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
-    """Where it fits too well: KV cache that no allowed number of requests can fill."""
+    """Suggest flags if the KV cache is larger than the allowed requests can fill."""
     settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
@@ -255,10 +254,10 @@ WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
 
 
 def gib(size: float) -> str:
-    """For a sentence."""
+    """Return it for a sentence."""
     return f"{size / GIB:.2f}"
 
 
 def as_json(found: tuple[Suggestion, ...]) -> list[dict[str, Any]]:
-    """As the published JSON."""
+    """Return the published JSON."""
     return [{"flag": each.flag, "value": each.value, "why": each.why} for each in found]

@@ -1,4 +1,4 @@
-"""How much of each GPU the weights take: from the checkpoint's own sizes, or counted from the config."""
+"""Weights per GPU, from the checkpoint's sizes or counted from the config."""
 
 from dataclasses import dataclass
 
@@ -10,31 +10,31 @@ from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_qu
 from vllm_watch.capacity.units import GIB, ceil_div
 
 _SAME = 0.03  # model cards round their billions
-_LEAST_BYTES = 0.2  # for a parameter: below 2 bits nothing is served
-_FEWEST_OF_ALL = 0.45  # bytes for each parameter: below, some of the weights are elsewhere
+_LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
+_FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = (
     "gguf",
     "aqlm",
     "hqq",
-)  # come in two and three bits, too, and quantize all of it
+)  # also exist in two and three bits, and quantize all matrices
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Bytes on the GPU that holds most, after offloading, and how that is known."""
+    """Bytes on the fullest GPU, after offloading, and their source."""
 
     bytes_per_gpu: int
     source: str
     offloaded: bool = False
-    """Some are in the host's memory."""
+    """True if some are in host memory."""
 
 
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
-    """Weights of one GPU: as given, else of the checkpoint, else counted."""
+    """Return the weights of one GPU: as given, else of the checkpoint, else counted."""
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
@@ -63,7 +63,7 @@ def weights_on_gpu(
 
 
 def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[int, str]:
-    """What becomes of a checkpoint that is quantized while it is loaded; else as it is."""
+    """Return the size of a checkpoint after quantization while loading, if any."""
     flag = settings.flags.quantization
     if model.quantization is not None or flag not in ONLINE or not model.sized:
         return checkpoint_bytes, ""
@@ -74,16 +74,16 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
 
 
 def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
-    """Whether the figure is too small for the whole model in any format."""
+    """Return True if the figure is too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """The counted size and the reason, where the one given cannot be what vLLM printed; None: it stands.
+    """Return the counted size and the reason if vLLM cannot have printed the given one, else None.
 
-    A quantized checkpoint is not as large as the model in 16 bits; and four bits for each parameter leave out
-    that embeddings, output head and encoder stay in 16. Anything else may have been measured.
+    A quantized checkpoint is smaller than the model in 16 bits, and larger than four bits for each parameter:
+    embeddings, output head and encoder stay in 16. Any other size may have been measured.
     """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
@@ -105,7 +105,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Bytes that splitting over ranks does not save: each keeps these matrices whole."""
+    """Return the bytes of matrices that each rank keeps whole, beyond its share."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)
@@ -119,7 +119,7 @@ def _counted(model: Model, settings: Settings) -> tuple[int, str]:
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
-    """What the parameters take on one GPU, and in words how they were counted."""
+    """Return the size of the parameters on one GPU, and how they were counted."""
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
@@ -147,7 +147,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Room for adapters: two thin matrices beside each of attention's four and the MLP's three."""
+    """Return the memory for adapters: two thin matrices for each of attention's four and the MLP's three."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

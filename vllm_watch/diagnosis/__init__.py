@@ -1,1 +1,1 @@
-"""Reads a log of vLLM and says why it did not start, or what it died of. Pure: lines in, a diagnosis out."""
+"""Diagnose a failed start or a death of vLLM from its log. Pure: lines in, a diagnosis out."""

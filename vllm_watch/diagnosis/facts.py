@@ -1,4 +1,4 @@
-"""What a log says of the engine: version, model, settings, what fitted, how long the start took."""
+"""Facts of the engine in a log: version, model, settings, KV cache, duration of the start."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Value = str | float | int
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One fact and the texts it is read from."""
+    """One fact and the patterns that contain it."""
 
     name: str
     literals: tuple[str, ...]
@@ -20,7 +20,7 @@ class Pattern:
 
 
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
-    """A setting, as vLLM prints its arguments and config, and as it stands in a command line."""
+    """A setting, as printed in vLLM's arguments and config or given on a command line."""
     flag = "--" + key.replace("_", "-")
     return (
         Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
@@ -29,7 +29,7 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
 
 
 NUMBER_MAX = 1e15
-"""Nothing that a log tells in bytes, tokens or seconds is more; a longer number is two that ran together."""
+"""Maximum of any value in bytes, tokens or seconds; a longer number is two that ran together."""
 
 _NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
 
@@ -78,7 +78,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
     Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
 )  # fmt: skip
-"""The first that fits in a life counts; of two patterns for one fact the earlier in a log."""
+"""The first match of a fact in a life counts."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Facts:
     known: dict[str, Value] = field(default_factory=dict)
 
     def read(self, pattern: Pattern, text: str) -> None:
-        """Take a fact from a line; what is already known stays."""
+        """Read a fact from a line; known facts stay."""
         if pattern.name in self.known:
             return
         found = pattern.pattern.search(text)
@@ -98,13 +98,13 @@ class Facts:
         if said or not found.re.groups:
             try:
                 value = pattern.value(said)
-            except ValueError:  # a number with two points, in a line cut off
+            except ValueError:  # a number with two points, in a truncated line
                 return
             if not isinstance(value, (int, float)) or abs(value) < NUMBER_MAX:
                 self.known[pattern.name] = value
 
     def complete(self) -> dict[str, Value]:
-        """Return them with what follows from them."""
+        """Return the facts and those derived from them."""
         known = dict(self.known)
         blocks = known.get("num_gpu_blocks")
         if "kv_cache_tokens" not in known and isinstance(blocks, int) and blocks:
@@ -112,6 +112,6 @@ class Facts:
             known["kv_cache_tokens"] = blocks * size if isinstance(size, int) else blocks * 16
         total = known.get("gpu_memory_total_gib")
         if "unified_memory" not in known and isinstance(total, float) and 118 < total < 124:  # noqa: PLR2004
-            # GB10 and Thor show 119 to 123 GiB; no GPU with memory of its own does.
+            # GB10 and Thor report 119 to 123 GiB; no GPU with its own memory does.
             known["unified_memory"] = f"{total:g} GiB"
         return known

@@ -1,18 +1,23 @@
 """One message found in a log, and the lines around it."""
 
+import re
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
-"""Terminals and pagers wrap long messages; a message's numbers stand within so many lines."""
+"""Terminals and pagers wrap long messages; a message's numbers are within this many lines."""
 
 HINT_LINES_BEFORE, HINT_LINES_AFTER = 80, 40
 """A traceback of vLLM with its worker's frames is 30 to 60 lines long."""
 
 OUTPUT_LINES = 60
-"""A compiler's own error stands so near to the line that reports its failure."""
+"""A compiler's own error is within this many lines of the line that reports its failure."""
 
+RAISED_LINES = 6
+"""The exception is within this many lines below its `raise` statement."""
+
+_RAISED = re.compile(r"\braise [\w.]+\(")
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}  # the others are tiers of their own: their rank
 
 
@@ -23,10 +28,10 @@ class Finding:
     rule: Rule
     line: str
     number: int  # 1-based
-    phase: int  # how far the start had come
-    at: int = 0  # where in its line the message begins
+    phase: int  # progress of the start
+    at: int = 0  # offset of the message in its line
     chain: int = 0  # exceptions that Python links ("During handling of ...") have one number
-    before: str = ""  # the lines before it: of a bare AssertionError they show which
+    before: str = ""  # the lines before it show which assertion failed
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
@@ -37,11 +42,11 @@ class Finding:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The smallest of a life is its first error."""
+        """The minimum of a life is its first error."""
         return _TIERS.get(self.rule.rank, self.rule.rank), self.number, self.at
 
     def says_more_than(self, first: "Finding") -> bool:
-        """Is it the same error as `first`, in more words?"""
+        """Return True if it is the same error as `first`, with more detail."""
         linked = self.chain == first.chain or (
             first.rule.header and 0 <= self.number - first.number <= OUTPUT_LINES
         )
@@ -49,9 +54,13 @@ class Finding:
 
 
 def root(findings: list[Finding]) -> Finding | None:
-    """Return the first error, or what says more of the same one; what only tells of a death comes last."""
+    """Return the first error, or a more detailed finding of it; mere reports of a death come last."""
     first = min(findings, key=lambda each: each.order, default=None)
     if first is None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
-    return min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    if _RAISED.search(best.line):  # a traceback shows the source line first
+        after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
+        return next(after, best)
+    return best

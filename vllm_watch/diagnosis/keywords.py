@@ -1,7 +1,7 @@
-"""Which words in a line make it worth reading, and what each may mean.
+"""Keywords that make a line worth reading, and their rules.
 
-There are some hundreds of them. They are grouped by a short piece that many share, so that a line which
-holds none of the pieces is dismissed with a few dozen searches.
+Several hundred keywords are grouped by short common substrings, so that most lines are dismissed with a
+few dozen searches.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from vllm_watch.diagnosis.rule import Rule
 
 @dataclass(slots=True)
 class Interest:
-    """What a line may hold."""
+    """Rules, facts and marks that a line may match."""
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Pattern] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
     def add(self, other: "Interest") -> None:
-        """Take what is not yet in it."""
+        """Add the missing entries."""
         self.rules += [each for each in other.rules if each not in self.rules]
         self.facts += [each for each in other.facts if each not in self.facts]
         self.marks += [each for each in other.marks if each not in self.marks]
@@ -35,7 +35,7 @@ _PIECES = (
     "compil", "_STA", "GPU ", "onne", "nccl", "NCCL", "max", "time", "dtyp", "LLM", "arch", "json", "acto",
     "CUDA", "oRA", "lora", "oken", "rope", "nti", "UDA", "ray", "Ray", "Tim", "cap", "back", "ker", "ill",
 )  # fmt: skip
-"""Pieces that many of the words share; a word with none of them gets one of its own."""
+"""Substrings shared by many keywords; a keyword without one gets its own."""
 
 _PIECE_CHARACTERS = 4
 
@@ -84,10 +84,8 @@ _READ_BYTES_MAX = 16 << 10
 
 
 def of(line: bytes) -> Interest | None:
-    """Return what this line may hold; None where it is of no interest."""
-    text = line[:_READ_BYTES_MAX].decode(
-        "latin-1"
-    )  # every byte is a character: only ASCII is looked for
+    """Return the possible matches of this line, or None."""
+    text = line[:_READ_BYTES_MAX].decode("latin-1")  # every byte is a character: keywords are ASCII
     if "\x1b" in text:
         text = lines.uncoloured(text)
     if any(each in text for each in noise.USERS_TEXT):

@@ -1,4 +1,4 @@
-"""What a log holds of one life of an engine, from one start to the next."""
+"""One life of an engine in a log, from one start to the next."""
 
 from dataclasses import dataclass, field
 
@@ -12,15 +12,15 @@ from vllm_watch.diagnosis.rule import Evidence, Rank
 FINDINGS_PER_CLASS_MAX = 8
 
 EVIDENCE_CHARACTERS_MAX = 64 << 10
-"""A message with its eight lines after it; conditions need not be searched in more."""
+"""Bound for the text that conditions search."""
 
 HEALED_LINES = 30
-"""vLLM reports its throughput every ten seconds: five minutes of work after a stall, and it is over."""
+"""Lines of throughput, one every ten seconds: a stall is over after five minutes of work."""
 
 
 @dataclass(slots=True)
 class Life:
-    """One start and what came of it."""
+    """One start and its outcome."""
 
     facts: Facts = field(default_factory=Facts)
     phase: int = phases.START
@@ -38,17 +38,17 @@ class Life:
 
     @property
     def progressed(self) -> bool:
-        """Has this start done anything but print its banner?"""
+        """True if this start has done more than print its banner."""
         return self.phase > phases.START or self.ready or bool(self.findings)
 
     @property
     def every(self) -> list[Finding]:
-        """All that was found."""
+        """All findings."""
         return [each for found in self.findings.values() for each in found]
 
     @property
     def dead(self) -> bool:
-        """Does a line say that the engine is dead?"""
+        """True if a line reports the engine as dead."""
         return any(each.rule.rank is Rank.DEATH for each in self.every)
 
     @property
@@ -62,7 +62,7 @@ class Life:
         )
 
     def evidence(self, of: Finding, *, phase: int | None) -> Evidence:
-        """Return what conditions may be held against, for the finding that is the root."""
+        """Return the evidence for conditions, for the root finding."""
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
@@ -73,7 +73,7 @@ class Life:
         return Evidence(message, log, facts, phase, self.ready or self.serving)
 
     def add(self, found: Finding) -> bool:
-        """Keep it, unless enough of its class are kept or it died by request; was it kept?"""
+        """Keep the finding, unless its class is full or the engine was asked to stop; return True if kept."""
         if self.asked_to_stop and (
             Rank.MESSAGE <= found.rule.rank <= Rank.DEATH or found.rule.failure == UNKNOWN
         ):
@@ -86,13 +86,13 @@ class Life:
         return True
 
     def came_up(self) -> None:
-        """It is ready: whatever was wrong before was lived with."""
+        """Note that it is ready: it survived all earlier errors."""
         self.ready, self.phase = True, phases.SERVE
         self._live_with(self.root)
         self.findings.clear()
 
     def made_tokens(self, *, reported: bool) -> None:
-        """It works: unknown errors did not stop it, and what heals has healed after a while."""
+        """Note that it makes tokens: unknown errors did not stop it, and healing errors heal in time."""
         self.serving, self.phase = True, phases.SERVE
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES

@@ -1,11 +1,11 @@
-"""One line of a log as vLLM wrote it: without colours, docker's JSON around it, or bytes that are no text."""
+"""One line of a log as vLLM wrote it, without colours, docker's JSON and control bytes."""
 
 import re
 
 from vllm_watch.support import json_text
 
 LINE_BYTES_MAX = 16 << 10
-"""Of a longer line only the beginning is read: messages come first, prompts and dumps after."""
+"""Only the beginning of a longer line is read: messages precede prompts and dumps."""
 
 SHOWN_CHARACTERS_MAX = 8000
 _SHOWN_BEFORE = 2000
@@ -31,7 +31,7 @@ def clean(raw: bytes) -> str:
 
 
 def uncoloured(text: str) -> str:
-    """Return it without what a terminal is told: colours may stand in the middle of a message."""
+    """Remove terminal escapes, which may be in the middle of a message."""
     return _COLOUR.sub("", text)
 
 
@@ -45,10 +45,10 @@ def _unwrapped(text: str) -> str:
 
 
 def is_quiet(text: str, at: int) -> bool:
-    """Does what stands at `at` belong to a message of level WARNING or below? Lines without a level do not."""
+    """Return True if the text at `at` belongs to a message of level WARNING or below; False without a level."""
     level, dated = None, False
     for found in _LEVEL.finditer(text, 0, at + 1):
-        # vLLM's own stand before a date; such a word in a message is no level.
+        # vLLM's own precede a date; such a word in a message is not a level.
         if _DATE.match(text, found.end()) or not dated:
             level, dated = found, dated or _DATE.match(text, found.end()) is not None
     if level is None:
@@ -59,7 +59,7 @@ def is_quiet(text: str, at: int) -> bool:
 
 
 def shown(text: str, at: int) -> str:
-    """Return the line for a reader: the piece between carriage returns, and of a giant the part around `at`."""
+    """Return the line for display: the part between carriage returns, or around `at` of a very long line."""
     begin = text.rfind("\r", 0, at) + 1
     end = text.find("\r", at)
     piece, at = text[begin : None if end < 0 else end], at - begin

@@ -1,7 +1,7 @@
-"""Lines that frighten and mean nothing, lines that carry users' text, and lines that tell how far an engine is."""
+"""Harmless lines that read like errors, lines with users' text, and lines that show progress."""
 
 USERS_TEXT = ("Received request", "Generated response", "Added request", "prompt: '")
-"""A prompt may say "CUDA out of memory"; such lines are never read for errors."""
+"""A prompt may contain "CUDA out of memory"; such lines are never searched for errors."""
 
 HARMLESS = (
     "Error retrieving file list",
@@ -24,7 +24,7 @@ HARMLESS = (
     "nanobind: leaked",
     "Failed to load NCCL library from",
 )
-"""vLLM and what it is built on write these as errors, or near one, and go on."""
+"""vLLM and its libraries log these as errors and continue."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
@@ -43,4 +43,4 @@ MARKS: dict[str, tuple[str, ...]] = {
     "error": ("ERROR", "CRITICAL", "Error", "Exception"),
     "link": ("During handling of the above", "direct cause of the following"),
 }
-"""A start begins; it is ready; it makes tokens; it is asked for some; it was asked to end; a warning; an error no rule may know."""
+"""In order: a start begins; it is ready; it makes tokens; a request; a request to stop; a warning; any error."""

@@ -1,7 +1,7 @@
-"""How numbers stand in messages, as pieces of patterns: whatever fits them can be reckoned with.
+"""Patterns of numbers in messages; every match can be converted safely.
 
-Longer ones are no sizes of anything: they come from lines that were cut, doubled or made up, and would
-become infinite, overflow, or be refused by `int()`, which takes 4,300 digits at most.
+Longer numbers come from truncated, doubled or invented lines and would become infinite, overflow, or be
+refused by `int()`, which takes at most 4,300 digits.
 """
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
@@ -15,5 +15,5 @@ GROUPED = r"(?<![\d,])\d[\d,]{0,15}(?![\d,])"
 
 
 def whole(text: str) -> int:
-    """What `GROUPED` found."""
+    """Convert a match of `GROUPED`."""
     return int(text.replace(",", ""))

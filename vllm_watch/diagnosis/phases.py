@@ -1,7 +1,7 @@
-"""In which phase of an engine's life memory ran out: loading, profiling, capturing or serving.
+"""The phase in which memory ran out: loading, profiling, capturing or serving.
 
-Three witnesses, the surest first: the functions named in the message and in the traceback around it; how
-far the start had come when it was written; and the allocator's own numbers.
+Three sources, most reliable first: functions in the message and its traceback; the progress of the start at
+that line; the allocator's numbers.
 """
 
 import re
@@ -11,7 +11,7 @@ from vllm_watch.diagnosis.families import memory
 from vllm_watch.diagnosis.numbers import DECIMAL
 
 START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
-"""How far a start has come, in order."""
+"""Progress of a start, in order."""
 
 PROGRESS: tuple[tuple[str, int], ...] = (
     ("LLM engine (v", START),
@@ -33,7 +33,7 @@ PROGRESS: tuple[tuple[str, int], ...] = (
     ("Graph capturing finished", SERVE),
     ("init engine (profile", SERVE),
 )
-"""What a start says when it enters a phase."""
+"""Messages at the beginning of a phase."""
 
 HINTS = (
     "capture_model", "capture_graph", "_capture_cudagraphs", "warm_up_model", "compile_or_warm_up",
@@ -46,9 +46,9 @@ HINTS = (
     "run_busy_loop", "execute_model", "run_engine_loop", "engine_step", "step_async", "step_fn",
     "structured_output/", "compile_grammar", "core/sched/", "kv_connector", "deep_gemm", "fp8_gemm_nt",
     "topk_topp_sampler", "flashinfer/sampling", "flashinfer/fused_moe", "backends/flashinfer", "wake_up",
-    "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
+    "acquire_read", "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
 )  # fmt: skip
-"""Names in a traceback that tell the phase."""
+"""Names in a traceback that identify the phase or the component."""
 
 _OF_HINTS = (
     (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
@@ -66,7 +66,7 @@ _OF_PHASE = {
 }
 
 NUMBERS = {failure: phase for phase, failure in reversed(_OF_PHASE.items())}
-"""The phase of each class, where a line showed it."""
+"""The phase of each class, if a line showed it."""
 
 IN_WORDS = (
     "it had not begun to load the weights",
@@ -76,7 +76,7 @@ IN_WORDS = (
     "it was capturing CUDA graphs",
     "it had captured its graphs and was about to serve",
 )
-"""Where a start stands, by how far it has come."""
+"""Text for each phase of a start."""
 
 _UNSEEN = "GPU memory ran out; no line of this log shows in which phase"
 GUESSED = {
@@ -95,20 +95,20 @@ _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
 _CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
-"""Loading only allocates, so what is reserved beside it is the rest of a few of PyTorch's 20 MiB segments;
-a profiling run or a step frees what it used, and leaves more."""
+"""Loading only allocates, so unallocated reserve is the rest of a few of PyTorch's 20 MiB segments;
+a profiling run or a step frees memory, and leaves more."""
 
 LARGE_GIB = 4.0
-"""No single weight and no step is so large; KV caches and the profiling run's logits are."""
+"""Larger than any weight or step; KV caches and the profiling run's logits reach it."""
 
 OTHERS_RATIO = 0.3
-"""What others must hold of a GPU for them to be the reason; two vLLMs that share one on purpose hold more."""
+"""Share of a GPU above which other processes are the cause; two vLLMs sharing one hold more."""
 
 
 def of_out_of_memory(
     text: str, hints: Sequence[str], phase: int, *, served: bool
 ) -> tuple[str, float, bool]:
-    """Return the class of an out-of-memory error, how sure that is, and whether a line shows the phase."""
+    """Return the class of an out-of-memory error, its confidence, and whether a line shows the phase."""
     if _held_by_others(text):
         return memory.OCCUPIED, 0.7, False
     if served:
@@ -123,7 +123,7 @@ def of_out_of_memory(
 
 
 def names_capture(hints: str) -> bool:
-    """Do these names of a traceback belong to the capture of CUDA graphs?"""
+    """Return True if these names of a traceback belong to the capture of CUDA graphs."""
     return _OF_HINTS[0][1].search(hints) is not None
 
 
@@ -136,7 +136,7 @@ def _held_by_others(text: str) -> bool:
 
 
 def _of_numbers(text: str) -> tuple[str, float]:
-    """Of the allocator alone: what a load leaves reserved, what a step leaves, what is too large for either."""
+    """Guess the class from the allocator's numbers: the reserve left by a load or a step, or a size too large for both."""
     tried, allocated, reserved = (
         _TRIED.search(text),
         _ALLOCATED.search(text),

@@ -1,4 +1,4 @@
-"""From bytes, as they come, to lines: whatever their length, encoding or end; and what is no text at all."""
+"""Split incoming bytes into lines of any length, encoding or end; refuse binary input."""
 
 import codecs
 
@@ -7,10 +7,10 @@ from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis
 from vllm_watch.diagnosis.scanner import Scanner
 
 LINE_BYTES_MAX = 1 << 20
-"""A line that grows beyond this is taken in pieces, so that no input fills the memory."""
+"""A longer line is taken in pieces, to bound memory."""
 
 _MAGIC_BYTES = 8
-"""So many are awaited before it is decided what this is; a shorter log is decided at its end."""
+"""Bytes awaited before the type is decided; a shorter log is decided at its end."""
 
 _SNIFFED_BYTES = 4096
 _BINARY_RATIO = 0.1  # of NULs and controls; terminal logs with colours and bars stay far below
@@ -25,8 +25,16 @@ _MAGIC = (
 )
 
 
+def _is_binary(piece: bytes) -> bool:
+    """Return True for a tenth of controls, or some and a quarter of invalid UTF-8: old encodings have no controls."""
+    controls = len(piece) - len(piece.translate(None, _CONTROLS))
+    strange = controls + piece.decode("utf-8", "replace").count("\ufffd")
+    few = max(_BINARY_RATIO * len(piece) / 5, 1)
+    return controls > _BINARY_RATIO * len(piece) or (controls > few and strange > len(piece) / 4)
+
+
 class LogReader:
-    """Takes a log's bytes in any pieces; says at any time what they mean so far."""
+    """Reads a log's bytes in any pieces; gives a diagnosis at any time."""
 
     def __init__(self) -> None:
         self._scanner = Scanner()
@@ -37,7 +45,7 @@ class LogReader:
 
     @property
     def refused(self) -> bool:
-        """Is it no text, so that more of it tells nothing?"""
+        """True if it is not text, so that reading more is pointless."""
         return self._refused is not None
 
     def feed(self, piece: bytes) -> None:
@@ -48,10 +56,17 @@ class LogReader:
                 self._rest = piece
                 return
             self._begin(piece)
-        if self._refused is not None:
-            return
         if self._decoder is not None:
             piece = self._decoder.decode(piece).encode()
+        if (
+            self._refused is None
+            and not self._scanner.of_vllm
+            and _is_binary(piece[:_SNIFFED_BYTES])
+        ):
+            self._refused = "It is binary: give the text that vLLM wrote."
+        if self._refused is not None:
+            self._rest = b""
+            return
         lines = (self._rest + piece).split(b"\n") if self._rest else piece.split(b"\n")
         self._rest = lines.pop()
         feed = self._scanner.feed
@@ -67,14 +82,10 @@ class LogReader:
             if piece.startswith(bom):  # PowerShell's > writes so
                 self._decoder = codecs.getincrementaldecoder(encoding)("replace")
                 return
-        known = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
-        head = piece[:_SNIFFED_BYTES]
-        strange = len(head) - len(head.translate(None, _CONTROLS))
-        if known or strange > _BINARY_RATIO * len(head):
-            self._refused = known or "It is binary: give the text that vLLM wrote."
+        self._refused = next((text for magic, text in _MAGIC if piece.startswith(magic)), None)
 
     def end(self) -> None:
-        """There is no more: what stands after the last newline is a line, too."""
+        """End the input: text after the last newline is a line, too."""
         if not self._begun and self._rest:
             self._begin(self._rest)
         if self._rest and self._refused is None:
@@ -82,7 +93,7 @@ class LogReader:
         self._rest = b""
 
     def diagnosis(self) -> Diagnosis:
-        """Return what the lines so far mean; more may be fed after it."""
+        """Return the diagnosis of the lines so far; more may be fed after it."""
         if self._refused is not None:
             return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this is no log", explanation=self._refused)  # fmt: skip
         if not self._scanner.lines:

@@ -1,4 +1,4 @@
-"""What a diagnosis says: the class, the line that shows it, why, and what to do."""
+"""A diagnosis: class, root line, explanation, fixes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ FACTS = (
     "vllm_version", "model", "engine", "max_model_len", "kv_cache_tokens", "gpu_memory_utilization",
     "tensor_parallel_size", "attention_backend",
 )  # fmt: skip
-"""Always present in the published form; null is unknown. Others stand beside them where they are known."""
+"""Always present in the published form; null is unknown. Others are added if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,20 @@ class Diagnosis:
     facts: Mapping[str, str | float | int] = field(default_factory=dict)
     sentence: str = ""
     ready: bool = False
-    """Did the start that is judged come as far as serving?"""
+    """True if the start reached serving."""
     fatal: bool = False
-    """Does it say why the engine is not there? False for a request that was refused."""
+    """True if it explains why the engine is gone; False for a refused request."""
     deterministic_start_failure: bool = False
-    """Would the next start fail the same way, with nothing changed?"""
+    """True if an unchanged start must fail the same way."""
 
     @property
     def failed(self) -> bool:
-        """Does it name a failure?"""
+        """True if it names a failure."""
         return self.failure not in NO_FAILURE
 
     @property
     def found(self) -> bool:
-        """Does it show an error, of a known class or not?"""
+        """True if it shows an error, of a known class or not."""
         return self.failed or self.failure == UNKNOWN
 
 

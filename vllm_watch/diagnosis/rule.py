@@ -1,8 +1,8 @@
 """Rules, failure classes and cures: plain data with conditions.
 
-A rule knows one message. A class says what its messages mean; a variant says it more precisely for some of
-them. A cure is printed only if its condition was read in the log. To teach a new message, add a row to a
-table in `families/`, and its example and counter-example to the tests.
+A rule matches one message. A class explains its messages; a variant explains some of them more precisely. A cure
+is printed only if its condition was read in the log. For a new message, add a row to a table in `families/`,
+and an example and a counter-example to the tests.
 """
 
 import re
@@ -19,24 +19,24 @@ class Rank(IntEnum):
     """How much a message explains. The first error of a life is its root, unless it explains too little."""
 
     CAUSE = 0
-    """Says why."""
+    """States the cause."""
     GENERAL = 1
-    """A real error; one that it was raised from, or that follows in its output, may say more."""
+    """An error; the one it was raised from, or one in its output, may explain more."""
     IMPORT = 2
     """A failed import ends a start, but is also often caught."""
     MESSAGE = 3
     """A line at level ERROR that no rule knows and that is not an exception."""
     SYMPTOM = 4
-    """What others see of a failure: a worker that does not answer, an actor that died."""
+    """An effect of a failure elsewhere: a worker that does not answer, an actor that died."""
     DEATH = 5
-    """Only says that the engine is dead."""
+    """Only reports the death."""
     REQUEST = 6
     """One request was refused; the engine lives on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that was read of one life, as conditions see it."""
+    """All that was read of one life, for conditions."""
 
     message: str  # the root line and the lines after it
     log: str  # every line that was kept, and the functions named in tracebacks
@@ -47,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A condition; what is not given is not asked for."""
+    """A condition; fields not given are not checked."""
 
     says: re.Pattern[str] | None = None
     """The message, or a line after it, fits."""
@@ -74,7 +74,7 @@ class When:
 
     @property
     def empty(self) -> bool:
-        """Does it hold for every log?"""
+        """True if it holds for every log."""
         return self == When()
 
 
@@ -87,49 +87,49 @@ def when(
     phases: tuple[int, ...] = (),
     serving: bool | None = None,
 ) -> When:
-    """A condition, from patterns."""
+    """Return a condition from patterns."""
     one, two, three = (each and re.compile(each) for each in (says, lacks, seen))
     return When(one or None, two or None, three or None, facts, phases, serving)
 
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """One thing to do, and what must have been read for it to be right."""
+    """One fix, and the condition under which it is right."""
 
     fix: Fix
     when: When
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """A cure. Without a condition it may only look at something: it holds for all messages of its class."""
+    """Return a cure. Without a condition it applies to all messages of its class and may only inspect."""
     return Cure(Fix(what, command), on)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One message of vLLM, or of what it is built on."""
+    """One message of vLLM or of its libraries."""
 
     failure: str
     literals: tuple[str, ...]
-    """One of them stands in every line that the pattern fits: found first, since that costs little."""
+    """Each match contains one of them; searched first, as that is cheap."""
     pattern: re.Pattern[str] | None
     """None: a literal is enough."""
     rank: Rank
     quiet: bool
-    """Does vLLM write it as INFO or WARNING? Else such a line only reports something that it survived."""
+    """True if vLLM logs it as INFO or WARNING; else such a line reports an error that it survived."""
     heals: bool
-    """Is it over when the engine makes tokens again?"""
+    """True if it is over once the engine makes tokens again."""
     numeric: bool
-    """Do the digits in a line decide whether it fits? Else lines that differ only in numbers are read once."""
+    """True if digits decide the match; else lines that differ only in numbers are read once."""
     deterministic: bool | None
-    """Would the next start fail the same way? None: as its class says."""
+    """True if the next start fails the same way; None: as for its class."""
     header: bool
-    """Does the error that it announces stand in the lines after it?"""
+    """True if the announced error is in the lines after it."""
     needs: When
-    """What else the log must hold for this to be a failure."""
+    """Further condition on the log for this to be a failure."""
 
     def fits(self, text: str) -> tuple[int, int] | None:
-        """Return where in `text` the message stands; None where it does not."""
+        """Return the span of the message in `text`, or None."""
         if self.pattern is not None:
             found = self.pattern.search(text)
             return None if found is None else found.span()
@@ -150,14 +150,14 @@ def rule(
     header: bool = False,
     needs: When = When(),
 ) -> Rule:
-    """One row of a table."""
+    """Return one row of a table."""
     compiled = None if pattern is None else re.compile(pattern)
     return Rule(failure, literals, compiled, rank, quiet, heals, numeric, deterministic, header, needs)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the numbers in a log add to what its class says."""
+    """Additions to a class from the numbers in a log."""
 
     explanation: str = ""
     fixes: Sequence[Fix] = ()
@@ -167,7 +167,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What some messages of a class mean more precisely; it replaces what the class says."""
+    """A more precise explanation of some messages of a class; replaces that of the class."""
 
     when: When
     sentence: str
@@ -178,7 +178,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A class of failures: what it is called, what it means, what to do."""
+    """A class of failures: name, explanation, cures."""
 
     slug: str
     sentence: str
@@ -186,8 +186,8 @@ class Failure:
     why: str
     cures: tuple[Cure, ...]
     deterministic: bool
-    """Would a start that failed so fail the same way again, with nothing changed?"""
+    """True if an unchanged start fails the same way again."""
     variants: tuple[Variant, ...] = ()
-    """The first whose condition holds counts."""
+    """The first variant whose condition holds is used."""
     numbers: Callable[[str, Facts], Told] | None = None
     """Reads the message (with the lines after it) and the facts; its fixes come before the others."""

@@ -1,7 +1,7 @@
-"""Reads a log line by line, whatever its size, and keeps what matters of it.
+"""Read a log of any size line by line, and keep the relevant parts.
 
-A line is first asked, as bytes, for the few words that rules, facts and marks begin with. Lines of one
-shape (the same but for numbers and ids) are asked once: of millions of lines hundreds are decoded.
+Each line is first searched, as bytes, for the keywords of rules, facts and marks. Lines of one shape (equal
+but for numbers and ids) are searched once, so that of millions of lines only hundreds are decoded.
 """
 
 import re
@@ -19,10 +19,10 @@ SHAPES_MAX = 40_000
 """Shapes of lines remembered, about 100 bytes each; a log with more forgets them all and asks again."""
 
 DULL_LINES_PER_SITE = 50
-"""One place in a program writes one kind of message: after so many of no interest its others have none."""
+"""One call site writes one kind of message: after this many dull lines the rest are skipped."""
 
 _HINTS_KEPT = 200
-_SHAPE_BYTES = 400  # of a line's beginning: messages differ there
+_SHAPE_BYTES = 400  # of a line's beginning, by which messages differ
 
 _SITE_BYTES, _FILE_BYTES = 200, 12
 
@@ -46,17 +46,17 @@ _ERROR = re.compile(
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
+    r"|NoneType: None|Error in \w+ completion stream|Exception in ASGI application|Dumping (?:input|scheduler)"
 )
-"""vLLM logs a traceback line by line at level ERROR; and what its API server logs of a request follows from others."""
+"""vLLM logs tracebacks line by line at level ERROR; its API server's request errors follow from others."""
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
-"""Before the name of an exception: somebody writes about it."""
+"""Prose before the name of an exception: text about an error."""
 
 _LINKS = ("During handling of the above", "direct cause of the following")
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
-"""A line of a program in a traceback: what it raises stands below, with its message."""
+"""A source line in a traceback: the exception and its message follow below."""
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -65,13 +65,11 @@ _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
-_LOOKED_FOR_VLLM = (
-    2000  # lines without any sign of vLLM, after which only lines of interest are asked
-)
+_LOOKED_FOR_VLLM = 2000  # lines without a sign of vLLM, after which only relevant lines are checked
 
 
 def _site(line: bytes) -> bytes | None:
-    """The `file.py:line` in vLLM that wrote this message below ERROR; None where that is not to be seen."""
+    """Return the `file.py:line` in vLLM that logged this message below ERROR, or None."""
     at = line.find(b".py:", 0, _SITE_BYTES)
     if at < 0:
         return None
@@ -93,24 +91,24 @@ class Scanner:
         self.of_vllm = False
         self.of_kernel = False
         self.statistics: tuple[int, bytes] | None = None  # the last line about its throughput
-        self.idle_reports = 0  # of those in a row: reports of no tokens
-        self.report_lines = 0  # at most so many lines from one report to the next
+        self.idle_reports = 0  # consecutive reports of no tokens
+        self.report_lines = 0  # most lines from one report to the next
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
-        self._dull: set[bytes] = set()  # shapes of no interest
+        self._dull: set[bytes] = set()  # irrelevant shapes
         self._known: dict[bytes, Interest] = {}
-        self._told: set[bytes] = set()  # shapes that have nothing more to say in this life
-        self._sites: Counter[bytes] = Counter()  # dull lines by the place in vLLM that wrote them
+        self._told: set[bytes] = set()  # shapes already read in this life
+        self._sites: Counter[bytes] = Counter()  # irrelevant lines by call site
         self._calm: set[bytes] = (
             set()
-        )  # shapes that show progress, told once while nothing is wrong
-        self._open: list[Finding] = []  # findings whose following lines are still of interest
+        )  # shapes that show progress, read once while nothing is wrong
+        self._open: list[Finding] = []  # findings whose following lines are still kept
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
         self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
         self._linked: set[str] = set()  # processes whose next exception belongs to that chain
 
     @property
     def reports(self) -> Reports:
-        """Return what is known of the lines about throughput."""
+        """Return the state of the throughput reports."""
         after = 0 if self.statistics is None else self.lines - self.statistics[0]
         return Reports(self.statistics, self.idle_reports, self.report_lines, after)
 
@@ -144,14 +142,14 @@ class Scanner:
             kept.add(shape)
 
     def _whose(self, line: bytes, interest: Interest | None) -> None:
-        """Does vLLM write so, or the kernel?"""
+        """Detect lines of vLLM and of the kernel."""
         if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
             text = lines.clean(line)
             self.of_vllm = _OF_VLLM.search(text) is not None
             self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
 
     def _forget(self) -> None:
-        """Drop all shapes when there are too many; they are asked again."""
+        """Drop all shapes if there are too many."""
         if len(self._dull) + len(self._known) > SHAPES_MAX:
             for each in (self._dull, self._known, self._told, self._calm, self._sites):
                 each.clear()
@@ -171,7 +169,7 @@ class Scanner:
         self._open = [each for each in self._open if self.lines - each.number < HINT_LINES_AFTER]
 
     def _read(self, text: str, interest: Interest) -> bool:
-        """Take what the line says; has a line of this shape nothing to add to it in this life?"""
+        """Read the line; return True if lines of this shape add nothing more in this life."""
         life = self.life
         if "banner" in interest.marks and _BANNER.search(text):
             self._begin()
@@ -207,7 +205,7 @@ class Scanner:
     def _find(self, text: str, interest: Interest) -> None:
         if _SOURCE.search(text):
             return
-        said_at = -1  # how far the line is explained
+        said_at = -1  # end of the explained part of the line
         for each in interest.rules:
             span = each.fits(text)
             if span is None or (not each.quiet and lines.is_quiet(text, span[0])):
@@ -255,6 +253,8 @@ class Scanner:
             self._hint(text)
         if "serving" in marks and _TOKENS.search(text):
             life.made_tokens(reported="throughput" in text)
+        elif "serving" in marks and "tokens/s" in text:
+            life.phase = phases.SERVE  # it reports, even without requests
         if "stop" in marks:
             life.asked_to_stop = True
         if "warning" in marks and life.warned is None:

@@ -1,4 +1,4 @@
-"""Reads what `py-spy dump` prints of a process of vLLM, and says in words where it stands. Pure.
+"""Parse the output of `py-spy dump` for a vLLM process and describe its position. Pure.
 
 Source: py-spy 0.4 (src/dump.rs); vllm/distributed/device_communicators/shm_broadcast.py, vllm/v1/executor/multiproc_executor.py,
 vllm/v1/engine/core.py of vLLM 0.32.
@@ -49,7 +49,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where one process stands."""
+    """The position of one process."""
 
     name: str  # "VLLM::Worker_TP1 (PID 12)"
     words: str
@@ -57,7 +57,7 @@ class Stand:
 
 
 def threads(text: str) -> tuple[Thread, ...]:
-    """Return the threads that py-spy has printed; what is neither thread nor frame is passed over."""
+    """Return the threads that py-spy printed; other lines are skipped."""
     found: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         if head := _THREAD.match(line):
@@ -68,7 +68,7 @@ def threads(text: str) -> tuple[Thread, ...]:
 
 
 def where(text: str, state: str | None = None) -> str:
-    """Say where a process stands, by its main thread; `state`: the kernel's letter for it."""
+    """Describe the position of a process by its main thread; `state`: the kernel's letter for it."""
     found = threads(text)
     main = next((each for each in found if each.name == "MainThread"), found[0] if found else None)
     words = _place(main.frames) if main is not None and main.frames else NOT_READ
@@ -76,7 +76,7 @@ def where(text: str, state: str | None = None) -> str:
 
 
 def waited_for(stands: Sequence[Stand]) -> str:
-    """Name the worker that the others wait for, in a sentence; "" where that cannot be told."""
+    """Return a sentence that names the worker the others wait for, or ""."""
     workers = [each for each in stands if each.worker]
     if len(workers) < 2:  # noqa: PLR2004 - nobody else to wait
         return ""
@@ -90,7 +90,7 @@ def waited_for(stands: Sequence[Stand]) -> str:
 
 
 def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
-    """Say who is waited for, or else where the server and the core of this engine stand; "": no process was found."""
+    """Describe the worker that is waited for, else the positions of server and core; "" if no process was found."""
     cores = [each for each in stands if "::EngineCore" in each.name]
     if len(cores) > 1:
         cores = [each for each in cores if f"::EngineCore_DP{engine} " in each.name]
@@ -100,7 +100,7 @@ def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
 
 
 def _place(frames: Sequence[Frame]) -> str:
-    """The innermost place that is known decides."""
+    """Use the innermost known position."""
     for frame in frames:
         if _SHARED_MEMORY in frame.file:
             return f"waits in shared memory broadcast {_for_whom(frames)}"

@@ -1,4 +1,4 @@
-"""A log without an error whose engine does not work: its statistics stop while requests run, or it never comes up.
+"""Hangs in logs without an error: statistics stop while requests run, or a start never completes.
 
 Source: LoggingStatLogger of vllm/v1/metrics/loggers.py: a line every ten seconds, and none after one in which
 nothing was done; so a last line with running requests is followed by another one, unless the engine hangs.
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from vllm_watch.diagnosis import lines
 
 SILENT_SECONDS = 60.0
-"""Six lines of statistics that did not come."""
+"""Six missing lines of statistics."""
 
 START_SECONDS = 600.0
 """Between two signs of progress of a start; compiling and reading from a slow disk take minutes."""
 
 IDLE_REPORTS = 12
-"""Reports in a row of no tokens while requests run: two minutes."""
+"""Consecutive reports of no tokens while requests run: two minutes."""
 
 REPORTS = 6
-"""Lines of the access log have no time: so many times those of one report are a minute or more of them."""
+"""Access log lines have no time: this many times the lines per report are a minute or more."""
 
 PROBES = 60
-"""Of a log with a single report."""
+"""The same for a log with a single report."""
 
 _TIME = re.compile(
     r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)"
@@ -35,17 +35,17 @@ _DAY, _MONTH_DAYS = 86_400, 31
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What the scanner kept of the lines about throughput."""
+    """The scanner's state of the throughput reports."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # of the last ones, in a row: reports of no tokens
-    lines: int  # at most so many lines from one to the next
+    idle: int  # consecutive last reports of no tokens
+    lines: int  # most lines from one to the next
     after: int  # lines since the last
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Since when, after which line, and until when the log goes on."""
+    """Start, last line and duration of a silence."""
 
     number: int
     line: str
@@ -56,8 +56,14 @@ class Silence:
     reports: int = 0  # of no tokens, in a row
 
 
+def idle(reports: Reports) -> bool:
+    """Return True if the last statistics say that no request was running or waiting."""
+    counts = None if reports.last is None else _COUNTS.search(lines.clean(reports.last[1]))
+    return counts is not None and counts[1] == counts[2] == "0"
+
+
 def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
-    """Return the silence after the last statistics, if requests were running then, or of tokens in them."""
+    """Return the silence after the last statistics, or the lack of tokens in them, if requests were running."""
     if reports.last is None:
         return None
     number, raw = reports.last
@@ -72,7 +78,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
     if text in after:
         after = after[len(after) - after[::-1].index(text) :]
     seconds = _between(text, after)
-    if seconds is None:  # only the access log goes on, which has no times
+    if seconds is None:  # only access log lines follow, which have no time
         served = reports.idle == 0 and any(_SERVED.search(each) for each in after)
         if served or reports.after < (REPORTS * reports.lines or PROBES):
             return None
@@ -106,7 +112,7 @@ def _between(text: str, after: Iterable[str]) -> float | None:
 
 
 def _seconds(text: str) -> int | None:
-    """Of a made-up year whose months all have 31 days: right between two lines of one month."""
+    """Return seconds in a year of 31-day months: differences within one month are exact."""
     found = _TIME.search(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""From what was found in a log to one answer."""
+"""Turn the findings of a log into one diagnosis."""
 
 import re
 
@@ -21,44 +21,55 @@ _CONFIDENCE = {
     Rank.DEATH: 0.6,
     Rank.REQUEST: 0.8,
 }
-"""How often a message of each rank named the cause (docs/diagnose.md has what was measured)."""
+"""How often a message of each rank named the cause (measured: docs/diagnose.md)."""
 
 _UNKNOWN_CONFIDENCE = 0.3
 _CUT_OFF_CONFIDENCE = 0.4
 _SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
-"""From this confidence on a failure may be called deterministic: not sure is no."""
+"""Least confidence for a deterministic failure."""
 
 _EARLIER_RATIO = 0.7
-"""An earlier start's failure is less sure to be what is asked for."""
+"""The failure of an earlier start is less likely the one in question."""
 
 _WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
 """An exception with its message, of at least three words."""
 
-_BY_TRACEBACK = ((serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar")),)
+_BY_TRACEBACK = (
+    (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
+    (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
+)
 _TRACEBACK_CONFIDENCE = 0.6
 """An exception that no rule knows, in a function that does only one thing."""
 
 _STALLS = 3
-"""One report of a worker that does not answer is normal in a start; so many are not."""
+"""One report of a worker that does not answer is normal in a start; this many are not."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
-    """Return the answer for all that the scanner has read so far; it may read on."""
+    """Return the diagnosis of the lines read so far."""
     life = scanner.life
     root = life.root
     if life.captured and not life.ready and (root is None or not _says_why(root)):
         return _in_capture(life, life.captured)
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
-        root = None  # "ERROR" in a text of somebody else's
+        root = None  # "ERROR" in text of another program
+    if root is not None and root.rule.failure == parallel.SHM and stillness.idle(scanner.reports):
+        return _waits_idle(life, root)
     if root is not None:
         return _failed(life, root)
     before = None if scanner.before is None else scanner.before.root
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
-    # A new start has begun and says nothing yet: what ended the one before is the news.
+    # A new start shows nothing yet: report how the one before ended.
     return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
+
+
+def _waits_idle(life: Life, root: Finding) -> Diagnosis:
+    """Report silent workers without requests in the last statistics as harmless."""
+    text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
+    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
@@ -68,7 +79,7 @@ def _says_why(root: Finding) -> bool:
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """A traceback through the capture of CUDA graphs whose end is missing: memory is what fails there."""
+    """Report a traceback through CUDA graph capture without its end: usually memory."""
     text = "A traceback goes through the capture of CUDA graphs, and its last line, which says why, is missing; most often it is an out-of-memory error."  # fmt: skip
     return Diagnosis(
         failure=memory.CAPTURE,
@@ -88,7 +99,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
     if slug == UNKNOWN:
         named = "\n".join(root.hints)
-        slug = next((each for each, names in _BY_TRACEBACK if names.search(named)), UNKNOWN)
+        slug = next((each for each, names, line in _BY_TRACEBACK if names.search(named) and line.search(root.line)), UNKNOWN)  # fmt: skip
         if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
             return _unknown(life, root)
         confidence = _TRACEBACK_CONFIDENCE
@@ -114,6 +125,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
+    unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
     parts = (_sentence(sentence), told.explanation, why)
     return Diagnosis(
         failure=slug,
@@ -126,7 +138,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         facts=facts,
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
-        deterministic_start_failure=sure and not started and confidence >= _SURE,
+        deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
     )
 
 
@@ -135,7 +147,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """Once it serves, what ends a start ends a request at most, unless the engine is said to be dead."""
+    """Return True if it ended the engine: while serving, start errors end only a request unless it is reported dead."""
     if root.rule.rank is Rank.REQUEST:
         return False
     started = life.ready or life.serving
@@ -143,7 +155,7 @@ def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
 
 
 def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    """The log's own numbers first; of the others those whose condition was read."""
+    """Return fixes from the log's numbers, then those whose condition holds."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     general = (
         each.fix
@@ -155,7 +167,7 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
 
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
-    """An error that no rule knows is shown, and nothing is claimed of it."""
+    """Return the line of an error that no rule knows, without a claim."""
     text = "No rule knows this error; it is the first of this log" + (
         ", and the engine died." if life.dead else "."
     )
@@ -173,11 +185,11 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
 
 
 def _start_stalled(life: Life) -> Diagnosis | None:
-    """Workers that do not answer again and again, before the engine ever came up."""
+    """Return a stalled start: workers repeatedly do not answer before the engine came up."""
     stalls = life.findings.get(parallel.SHM, [])
-    if life.ready or life.serving or len(stalls) < _STALLS:
-        return None
-    number, line = life.progress or (stalls[0].number, stalls[0].line)
+    if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
+        return None  # without a line of the start it may have served for days
+    number, line = life.progress
     last = Silence(number, line, "", None)
     said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
     return _silent(life, parallel.SHM, last, said, shown=stalls[0])
@@ -204,7 +216,7 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
-    """No rule found a failure: is all well, or is it only not known?"""
+    """Judge a log without a failure: healthy, harmless, silent or not of vLLM."""
     facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:

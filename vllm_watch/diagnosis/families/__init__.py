@@ -1,1 +1,1 @@
-"""What can go wrong, one table per family: failure classes with their fixes, and the messages that tell of them."""
+"""Failure classes with their fixes and messages, one table per family."""

@@ -6,6 +6,7 @@ blocks), #13941 (waking up); PyTorch's CUDACachingAllocator.
 """
 
 from vllm_watch.diagnosis.families import memory_numbers
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 KV = "kv_cache_too_small"
@@ -31,6 +32,7 @@ RULES = (
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
+    rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
@@ -68,6 +70,13 @@ _SMALLER_STEP = cure(
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the page cache holds count as used, until they are dropped."
+_NOT_OUT = Variant(
+    when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
+    sentence="an allocation on the GPU failed, but the GPU was not out of memory",
+    why="The message itself says that much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
+    cures=(cure("read the error before it: the first of the allocator says more"), *_LOOK),
+    deterministic=False,
+)  # fmt: skip
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
     sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
@@ -141,7 +150,7 @@ FAILURES = (
             cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -150,7 +159,7 @@ FAILURES = (
         why="The weights, or what another process holds, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(_ON_UNIFIED, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(
@@ -162,7 +171,7 @@ FAILURES = (
             cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED,),
+        variants=(_ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.capture,
     ),
     Failure(
@@ -171,7 +180,7 @@ FAILURES = (
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
         cures=(*_LOOK, _SMALLER_STEP, cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(serving=True, facts=("!unified_memory",)))),
         deterministic=False,
-        variants=(_WAKING, _ON_UNIFIED),
+        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
@@ -180,7 +189,7 @@ FAILURES = (
         why="What helps differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
-        variants=(_ON_UNIFIED, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(

@@ -1,4 +1,4 @@
-"""What the numbers in an out-of-memory message say: what would have fitted, and who has the rest."""
+"""Numbers of out-of-memory messages: the size that would have fitted, and the holder of the rest."""
 
 import math
 import re
@@ -11,10 +11,10 @@ BLOCK_TOKENS = 16
 """Lengths are advised in whole blocks; 16 tokens is vLLM's usual block on GPUs."""
 
 UTILIZATION_MAX = 0.95
-"""The rest is the driver's, NCCL's and the graphs'; above it starts fail with out-of-memory errors."""
+"""The driver, NCCL and graphs need the rest; above it starts fail with out-of-memory errors."""
 
 UTILIZATION_MARGIN = 0.01
-"""What is free at one moment is not quite free at the next."""
+"""Free memory varies a little between two measurements."""
 
 _LENGTH = re.compile(rf"max seq len\s*\(?({GROUPED})")
 _GIB = re.compile(
@@ -37,17 +37,17 @@ _OWN = re.compile(
 )
 
 OWN_RATIO = 0.85
-"""A process that holds so much of a GPU does not lack what another one holds."""
+"""A process with this share of a GPU does not lack memory because of others."""
 
 OVERHEAD_RATIO = 0.2
-"""Peak, graphs and contexts take no more of a GPU; what is missing beyond that somebody else holds."""
+"""Peak, graphs and contexts take at most this share of a GPU; other processes hold any more."""
 
 CLOSE_RATIO = 0.85
-"""So near to what was asked for, a lower utilization leaves nearly as much."""
+"""If this share of the request is free, a lower utilization costs little."""
 
 
 def is_own(facts: Facts) -> bool | None:
-    """Did this engine itself use the memory that the KV cache lacks? None: the log lacks the sums."""
+    """Return True if this engine used the memory that the KV cache lacks; None if the log lacks the sums."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     weights, left = facts.get("weights_gib"), facts.get("kv_cache_gib")
     numbers = [each for each in (total, share, weights, left) if isinstance(each, (int, float))]
@@ -58,7 +58,7 @@ def is_own(facts: Facts) -> bool | None:
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:
-    """The largest context that would have fitted, and the share of the GPU that this one needs."""
+    """Return the largest context that would have fitted, and the share of the GPU that this one needs."""
     if found := _STATE.search(text):
         fix = Fix(
             "run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}"
@@ -93,7 +93,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 
 
 def no_blocks(text: str, facts: Facts) -> Told:
-    """Whether weights and peak leave anything, where the log has the sums."""
+    """Return what weights and peak leave, if the log has the sums."""
     told = out_of_memory(text, facts)
     total, share, weights = (
         facts.get(each)
@@ -112,7 +112,7 @@ def no_blocks(text: str, facts: Facts) -> Told:
 
 
 def capture(text: str, facts: Facts) -> Told:
-    """A smaller share, where the log names the share."""
+    """Return a smaller share, if the log names the share."""
     told = out_of_memory(text, facts)
     share = facts.get("gpu_memory_utilization")
     if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004
@@ -122,17 +122,17 @@ def capture(text: str, facts: Facts) -> Told:
 
 
 def _share(missing_gib: float, facts: Facts) -> float | None:
-    """The utilization that would add so much, where this log says enough to know it."""
+    """Return the utilization that would add this much, if the log has the sums."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     if not isinstance(total, (int, float)) or not isinstance(share, (int, float)) or total < 1:
         return None
-    # Rounded up to a hundredth: less would not do. (The inner rounding takes binary fractions' dust away.)
+    # Rounded up to a hundredth. (The inner rounding removes floating-point error.)
     needed = math.ceil(round((share + missing_gib / total) * 100, 6)) / 100
     return needed if share < needed <= UTILIZATION_MAX else None
 
 
 def occupied(text: str, facts: Facts) -> Told:
-    """How much was free, how much was asked for, and the largest share that was to be had."""
+    """Return the free and the requested memory, and the largest share that was available."""
     found = _FREE.search(text)
     if not found:
         return Told()
@@ -146,7 +146,7 @@ def occupied(text: str, facts: Facts) -> Told:
 
 
 def out_of_memory(text: str, facts: Facts) -> Told:
-    """What was asked for, and what there was."""
+    """Return the requested and the free memory."""
     tried, capacity, left = _TRIED.search(text), _CAPACITY.search(text), _LEFT.search(text)
     own, total = _OWN.search(text), capacity and (capacity[1] or capacity[2])
     must = bool(own and total and float(own[1] or own[2]) >= OWN_RATIO * float(total))

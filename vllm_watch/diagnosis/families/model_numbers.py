@@ -1,4 +1,4 @@
-"""What a message about flags and adapters names: which flags, which rank."""
+"""Flags and ranks named in messages."""
 
 import re
 
@@ -13,12 +13,13 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py); 1 is among them, too."""
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_ONE_DASH = re.compile(r"-[a-z]{2}")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
 
 def lora(text: str, facts: Facts) -> Told:
-    """The rank that would do."""
+    """Return the sufficient rank."""
     found = _RANK.search(text)
     if not found:
         return Told()
@@ -30,7 +31,7 @@ def lora(text: str, facts: Facts) -> Told:
 
 
 def unknown_flag(text: str, facts: Facts) -> Told:
-    """Which flag, and what it may be instead."""
+    """Return the unknown flags and their replacements."""
     if found := _KEYWORD.search(text):
         return Told(
             f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
@@ -38,6 +39,11 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     found = _FLAGS.search(text)
     words = found[1].split() if found else []
     flags = [each.partition("=")[0] for each in words if each.startswith("--")]
+    dashed = [each.partition("=")[0] for each in words if _ONE_DASH.match(each)]
+    dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
+    if dashed:
+        fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
+        return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if not flags:
         positional = " ".join(words[:3])
         return Told(
@@ -48,7 +54,7 @@ def unknown_flag(text: str, facts: Facts) -> Told:
 
 
 def _flag_fix(flag: str, facts: Facts) -> Fix:
-    """What to write instead of a flag that this release has refused."""
+    """Return the replacement of a flag that this release refused."""
     if flag in _SAMPLING:
         return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
     name, version = flag.lstrip("-"), facts.get("vllm_version")

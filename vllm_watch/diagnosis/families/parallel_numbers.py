@@ -1,4 +1,4 @@
-"""What the numbers in a parallelism message say: how many GPUs, which sizes divide, which port."""
+"""Numbers of parallelism messages: GPUs, sizes that divide, ports."""
 
 import re
 
@@ -7,7 +7,7 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 PARTS_MAX = 16_384
-"""More GPUs than one engine spans; what is larger is some other number, and no size to advise for it."""
+"""More GPUs than one engine spans; a larger number is not a number of GPUs."""
 
 _WORLD = re.compile(
     rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
@@ -25,7 +25,7 @@ _PORT = re.compile(r"(?:'[^']*', |:)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2
 
 
 def too_few_gpus(text: str, facts: Facts) -> Told:
-    """How many were asked for and how many there are."""
+    """Return the requested and the available GPUs."""
     found = _WORLD.search(text) or _SIZE.search(text)
     if not found:
         return Told()
@@ -37,7 +37,7 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
 
 
 def not_dividing(text: str, facts: Facts) -> Told:
-    """The sizes that would divide this dimension."""
+    """Return the sizes that divide this dimension."""
     found = _HEADS.search(text) or _DIVIDES.search(text)
     if not found:
         return Told()
@@ -50,7 +50,7 @@ def not_dividing(text: str, facts: Facts) -> Told:
 
 
 def port(text: str, facts: Facts) -> Told:
-    """Which port it was."""
+    """Return the port."""
     found = _PORT.search(text)
     if not found:
         return Told()

@@ -1,4 +1,4 @@
-"""What the numbers in a message of a running server say: which Xid, how long a request."""
+"""Numbers of messages while serving: Xid, length of a request."""
 
 import re
 
@@ -13,7 +13,7 @@ _LONG = re.compile(
 )
 _PROMPT = re.compile(rf"prompt contains (?:at least )?({WHOLE}) input tokens")
 
-# What NVIDIA's Xid catalogue says of those met on inference hosts.
+# Xids seen on inference hosts, with their meaning in NVIDIA's catalogue.
 MEANING = {
     13: "a kernel's exception: usually software",
     31: "a kernel's page fault: usually software",
@@ -35,7 +35,7 @@ MEANING = {
 
 
 def xid(text: str, facts: Facts) -> Told:
-    """Which Xid, and what that is."""
+    """Return the Xid and its meaning."""
     found = _NVRM.search(text) or _XID.search(text)
     if not found:
         return Told()
@@ -45,7 +45,7 @@ def xid(text: str, facts: Facts) -> Told:
 
 
 def context(text: str, facts: Facts) -> Told:
-    """How long the request was, and how long one may be."""
+    """Return the length of the request and the limit."""
     found = _LONG.search(text)
     if not found:
         return Told()
