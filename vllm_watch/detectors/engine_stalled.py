@@ -59,6 +59,9 @@ NOTICE_FACTOR = 1.5
 ADVISE_FACTOR = 2.0
 """For a restart: twice the longest that it has survived."""
 
+PAGE_SECONDS = 15.0
+"""A hang is a ticket until then: stops of 9 to 14 s end by themselves, and cost users less than a page costs."""
+
 FDS_GROWN_UNSEEN_MIN = 8.0
 """... where they are the only sign of demand: idle proxies open a few spare connections."""
 
@@ -336,6 +339,7 @@ class Detector:
         # for, too: the network between may be broken.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
+        harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
         helps = helps and not self._gpus.needs_hands
