@@ -51,7 +51,9 @@ class Told:
             return None
         second, event = self.found[0]
         first = event.incident
-        worst = min(each.incident.severity for _, each in self.found if each.incident.id == first.id)
+        worst = min(
+            each.incident.severity for _, each in self.found if each.incident.id == first.id
+        )
         return second, first.kind, first.cause, worst
 
     @property
