@@ -166,3 +166,41 @@ def test_a_pool_that_opens_at_once_is_no_sign_though_requests_are_missed():
     still = engine(1950, running=0.0, kv=0.0, request_success={"stop": 190.0})
     looks = [*busy(0, 100, 2.0), *[seen(s, still, fds=250.0) for s in range(100, 400, 5)]]
     assert first_firing(stalls(looks), "0") is None
+
+
+def visits(*lasting, every=15, canary=None, steps=1950):
+    """Idle by its gauges; clients connect one after the other, every ten minutes, each for so many seconds."""
+    still = engine(steps, running=0.0, kv=0.0)
+    return [
+        seen(s, still, canary=canary if s and s % 300 == 0 else None,
+             fds=50.0 + any(0 <= s - 600 * (n + 1) < lasts for n, lasts in enumerate(lasting)))
+        for s in range(100, 600 * (len(lasting) + 2), every)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [1, 5, 15])
+def test_clients_who_give_up_one_after_the_other_show_a_hang(every):
+    """A few requests an hour: each waits for two minutes, and nothing is done. A ticket, and no restart."""
+    found = first_firing(stalls([*busy(0, 100, 0.1), *visits(120, 120, 120, every=every)]), "0")
+    second, verdict = found
+    assert (verdict.cause, verdict.severity, verdict.restart_advised) == ("hang", "ticket", False)
+    assert 1920 <= second <= 1920 + every
+
+
+LINGER = {
+    "connections that ask for the models": (10, 10, 10, 10, 10, 10),
+    "one or two that linger": (120, 0, 120),
+}
+
+
+@pytest.mark.parametrize("lasting", LINGER.values(), ids=LINGER)
+def test_connections_that_ask_for_no_token_are_no_sign(lasting):
+    assert first_firing(stalls([*busy(0, 100, 0.1), *visits(*lasting)]), "0") is None
+
+
+def test_what_lingered_in_an_idle_time_that_a_step_ended_is_usual():
+    """A proxy keeps a spare connection for minutes: that was no hang, nor is it the next time."""
+    first = visits(120, 120)
+    again = [changed(each, t=each.t + 2300) for each in visits(120, 120, 120, steps=3000)]
+    looks = [*busy(0, 100, 0.1), *first, *again]
+    assert first_firing(stalls(looks), "0") is None

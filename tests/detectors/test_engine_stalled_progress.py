@@ -46,11 +46,15 @@ class Told:
         assert self.watch.failures == {}
 
     def first(self):
-        """(second, kind, cause, severity) of the first incident."""
+        """(second, kind, cause, severity at its worst) of the first incident."""
         if not self.found:
             return None
         second, event = self.found[0]
-        return second, event.incident.kind, event.incident.cause, event.incident.severity
+        first = event.incident
+        worst = min(
+            each.incident.severity for _, each in self.found if each.incident.id == first.id
+        )
+        return second, first.kind, first.cause, worst
 
     @property
     def advised(self):
@@ -471,5 +475,29 @@ def test_a_hang_goes_on_in_the_next_run_of_the_watcher(every):
     for each in later:
         found += [(each.t - 1_700_000_000.0, event.incident) for event in then.observe(each)]
     second, incident = found[0]
-    assert (incident.cause, incident.severity) == ("hang", "page")
+    assert (incident.cause, found[-1][1].severity) == ("hang", "page")
     assert second <= 360 + max(10, 2 * every)
+
+
+@EVERY
+@pytest.mark.parametrize("lasts", [9, 12, 14])
+def test_a_stop_that_ends_by_itself_is_a_ticket_at_most(every, lasts):
+    """Every ten minutes all requests stop for some seconds; no user gives up, and nobody is woken."""
+    looks, done = [], 0
+    for s in range(3600):
+        done += s % 600 >= lasts
+        if s % every == 0:
+            looks.append(seen(s, served(s, done=300 + done, running=9.0)))
+    told = Told(looks)
+    assert {event.incident.severity for _, event in told.found} <= {"ticket"}
+
+
+@EVERY
+def test_a_hang_pages_when_it_outlasts_such_stops(every):
+    looks = healthy(300, every)
+    looks += [seen(s, served(300, running=9.0)) for s in range(300, 400, every)]
+    told = Told(looks)
+    opened, *_ = told.first()
+    assert opened - 300 <= max(10, every)
+    paged = next(s for s, event in told.found if event.incident.severity == "page")
+    assert paged - 300 <= max(15, 2 * every)

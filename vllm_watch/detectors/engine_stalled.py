@@ -59,6 +59,9 @@ NOTICE_FACTOR = 1.5
 ADVISE_FACTOR = 2.0
 """For a restart: twice the longest that it has survived."""
 
+PAGE_SECONDS = 15.0
+"""A hang is a ticket until then: stops of 9 to 14 s end by themselves, and cost users less than a page costs."""
+
 FDS_GROWN_UNSEEN_MIN = 8.0
 """... where they are the only sign of demand: idle proxies open a few spare connections."""
 
@@ -136,7 +139,7 @@ class Detector:
         if progress.served_s == view.at_s:
             stall_witnesses.served(engine, view, sample.engine)
         if progress.silent_polls:
-            stall_witnesses.count_connections(engine, view)
+            stall_witnesses.count_connections(engine, view, self._settings.notice_unseen_seconds)
         else:
             stall_witnesses.begin(engine, view)
         return progress.moved
@@ -203,6 +206,11 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
+            # Each client gives up before the next one comes: that is believed once a canary is unanswered, too.
+            if finding is None and engine.unserved >= max(
+                FDS_GROWN_MIN, 2.0 * engine.unserved_idle
+            ):
+                finding, believed = ("hang", view.at_s - progress.life_s), False
         if finding is not None:
             cause, still_s = finding
             if engine.told_s is None:
@@ -300,7 +308,8 @@ class Detector:
         doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
             return
-        suspected = failures == 0 and alone and (doubt or engine.unseen_s is not None)
+        doubt = doubt or engine.unseen_s is not None or engine.unserved > 0.0
+        suspected = failures == 0 and alone and doubt
         self.canary_wanted[name] = suspected or 0 < failures < self._settings.canary_failures
 
     def _canary(
@@ -336,6 +345,7 @@ class Detector:
         # for, too: the network between may be broken.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
+        harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
         helps = helps and not self._gpus.needs_hands

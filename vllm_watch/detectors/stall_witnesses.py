@@ -65,6 +65,9 @@ class Engine:
     fds_rises: int = 0
     fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
     unseen_s: float | None = None  # since when connections pile up
+    asked_s: float | None = None  # since when more are open than when the steps stopped
+    unserved: float = 0.0  # times that this lasted for long and ended, and nothing was done
+    unserved_idle: float = 0.0  # ... in an idle time that a step ended, at most
     finish_rate: float = 0.0  # requests finished per second, while it last served
     canary_failures: int = 0  # in a row, without a step between
     canary_s: float = 0.0  # when the first of them was sent
@@ -85,9 +88,9 @@ def export_state(engine: Engine) -> dict[str, Any]:
 def restore(state: stored.Stored) -> Engine:
     """Make what was remembered of its values. Raises one of stored.DAMAGE."""
     told: dict[str, Any] = {}
-    for name in (each.name for each in fields(Engine) if each.name != "habits"):
-        value = state[name]
-        told[name] = value if isinstance(value, str) else stored.number_or_none(value)
+    for each in (each for each in fields(Engine) if each.name != "habits"):
+        value = state.get(each.name, each.default)
+        told[each.name] = value if isinstance(value, str) else stored.number_or_none(value)
     habits = (deque(stored.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
     return Engine(**told, habits=Habits(*habits))
 
@@ -95,6 +98,7 @@ def restore(state: stored.Stored) -> Engine:
 def begin(engine: Engine, view: View) -> None:
     """Something moved: whatever stands still does so from now on."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
+    engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
 
 
@@ -144,10 +148,14 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
             engine.habits.usual.append(progress.pause_s)
     elif not progress.pause_s:
         engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
+        engine.unserved_idle = max(engine.unserved_idle, engine.unserved)
 
 
-def count_connections(engine: Engine, view: View) -> None:
-    """Follow how many connections were opened since the steps stopped."""
+def count_connections(engine: Engine, view: View, long_s: float) -> None:
+    """Follow how many connections were opened since the steps stopped, and those that ended after `long_s` for nothing.
+
+    vLLM closes a connection that asks nothing after five seconds: who stays for a minute waits for an answer.
+    """
     now = view.signals.process_open_fds
     if now is None:
         return
@@ -156,6 +164,11 @@ def count_connections(engine: Engine, view: View) -> None:
     engine.fds_now = now
     if engine.fds is None or now < engine.fds:
         engine.fds = now
+    if engine.fds_grown < 1.0:
+        lasted_s = 0.0 if engine.asked_s is None else view.at_s - engine.asked_s
+        engine.asked_s, engine.unserved = None, engine.unserved + (lasted_s >= long_s)
+    elif engine.asked_s is None:
+        engine.asked_s = view.at_s
     if engine.fds_grown < FDS_GROWN_MIN:
         engine.unseen_s = None
     elif engine.unseen_s is None:
@@ -181,6 +194,9 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
+    if engine.unserved:
+        text = f"{engine.unserved:.0f} times a client connected, waited for a minute or longer, and left without a token"
+        found.append((True, Evidence(name="clients_unserved", value=engine.unserved, expected=0.0, text=text)))  # fmt: skip
     if progress.doubtful:
         text = "the clients of many of its requests left together with the last step; no answer to a one-token request is known yet"
         found.append((False, Evidence(name="clients_left", value="with the last step", text=text)))
