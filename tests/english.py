@@ -36,6 +36,7 @@ COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in PATTER
 COMPILED_DOCSTRINGS = {name: re.compile(pattern) for name, pattern in IN_DOCSTRINGS.items()}
 # Phrases that are not counted: expression → reason.
 ALLOWED = {
+    r"\b(?:is|are|was) no (?:longer|more than)\b": "the usual adverbs",
     r"\blook(?:s|ed)? up\b": "the verb for DNS, tables and dictionaries",
     r"(?<=user )nobody\b": "the Unix account",
 }
