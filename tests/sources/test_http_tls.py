@@ -354,7 +354,7 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         (
             {"cert_file": pair.certificate, "key_file": other.key},
             "cert_file",
-            "not that of the certificate",
+            "does not match the certificate",
         ),
         (
             {"cert_file": pair.certificate, "key_file": encrypted(pair, tmp_path)},
