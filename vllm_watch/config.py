@@ -139,7 +139,7 @@ class Config(Sections):
         return named(targets)
 
     @model_validator(mode="after")
-    def _times_fit(self) -> "Config":
+    def _check(self) -> "Config":
         places: list[tuple[KeyPath, ScrapeSettings, ScrapeSettings]] = [
             (("scrape",), self.scrape, self.scrape)
         ]
@@ -147,7 +147,9 @@ class Config(Sections):
             if target.scrape.model_fields_set:
                 place = ("targets", number, "scrape")
                 places.append((place, target.scrape, self.scrape_for(target)))
-        found = [wrong for path, own, scrape in places for wrong in _misfits(path, own, scrape)]
+        found = [
+            each for path, own, scrape in places for each in _timeout_problems(path, own, scrape)
+        ]
         slowest = max(scrape.interval_seconds for _, _, scrape in places)
         if self.signals.window_seconds < 2 * slowest:
             cause = (
@@ -160,14 +162,14 @@ class Config(Sections):
             cause = "it does not name the target"
             remedy = "set engine_log in each entry of targets instead"
             found.append(Problem(("engine_log",), cause, remedy))
-        found += self._wrong_restarts()
+        found += self._restart_problems()
         if found:
             raise problems(found)
         return self
 
-    def _wrong_restarts(self) -> list[Problem]:
+    def _restart_problems(self) -> list[Problem]:
         hooks = self.hooks.by_name()
-        found = _twice(
+        found = _duplicate_names(
             [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
         )
         seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
@@ -199,7 +201,6 @@ class Config(Sections):
 
     @property
     def templates(self) -> dict[str, str]:
-        """`links`: name → URL."""
         return {each.name: each.url for each in self.links}
 
     @property
@@ -209,27 +210,23 @@ class Config(Sections):
         return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
     def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
-        """Return `scrape` with the overrides of this target."""
         own = target.scrape.model_dump(exclude_unset=True)
         if not own:
             return self.scrape
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
 
     def canary_for(self, target: TargetConfig) -> CanarySettings:
-        """Return `canary` with the overrides of this target."""
         own = target.canary.model_dump(exclude_unset=True)
         return self.canary.model_copy(update=own) if own else self.canary
 
     def engine_log_for(self, target: TargetConfig) -> Path | None:
-        """Return the log file of this target, if any."""
         return target.engine_log or self.engine_log
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
-        """Return `slo` with the overrides of this target."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
 
-    def needs_a_start(self, other: "Config") -> list[str]:
+    def needs_restart(self, other: "Config") -> list[str]:
         """Return the changed keys in `other` that need a restart of the watcher."""
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
@@ -260,7 +257,7 @@ class Config(Sections):
         return RestartSettings.model_validate(merged)
 
 
-def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
+def _duplicate_names(hooks: Sequence[HookSettings]) -> list[Problem]:
     names = [hook.name for hook in hooks]
     return [
         Problem(("hooks",), f"{quoted(name)} is the name of two hooks", "give each its own name")
@@ -269,7 +266,7 @@ def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
     ]
 
 
-def _misfits(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
+def _timeout_problems(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
     key, value, bound = (
         "connect_timeout_seconds",
         scrape.connect_timeout_seconds,

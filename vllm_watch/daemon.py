@@ -238,7 +238,7 @@ class Daemon:
             try:
                 async with self._reloading:  # wait for the reload in progress
                     self._reload_pending = False
-                await self.reload("whoever may signal the process", "SIGHUP")
+                await self.reload("a local user", "SIGHUP")
             except WatchError:
                 return  # logged; the old configuration stays
 
@@ -246,7 +246,7 @@ class Daemon:
         self._tasks = [task for task in self._tasks if not task.done()]
 
     async def _change_to(self, config: Config) -> None:
-        fixed = self._config.needs_a_start(config)
+        fixed = self._config.needs_restart(config)
         if fixed:
             because = "these take effect when vllm-watch is restarted"
             _log.warning("needs_a_restart", changed=fixed, because=because)
@@ -291,7 +291,6 @@ class Daemon:
             )
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle the end of a scrape."""
         if self._restarts is not None:
             self._restarts.saw(target, events)
         self._loops.unseen.discard(target)

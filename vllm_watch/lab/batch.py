@@ -134,7 +134,6 @@ class Batch:
         return heap[0][0] - self.kv.step
 
     def pop_finished(self, now: float) -> list[Request]:
-        """Remove and return the requests that have all their tokens."""
         heap, step, finished = self._finish_heap, self.kv.step, []
         while heap and heap[0][0] <= step:
             finish_step, _, request = heappop(heap)

@@ -75,7 +75,6 @@ class Engine:
         return [*self.batch.running, *self.batch.waiting, *self._pending[self._next_pending :]]
 
     def submit(self, request: Request) -> None:
-        """Schedule the arrival of a request at its `arrival_t`."""
         if self._next_pending and self._next_pending * 2 > len(self._pending):
             del self._pending[: self._next_pending]
             self._next_pending = 0
@@ -142,7 +141,6 @@ class Engine:
             self.abort(request)
 
     def advance(self, until_t: float) -> None:
-        """Do every step that ends by `until_t`."""
         if self._frozen_since_t is not None:
             return
         while self._step(until_t):

@@ -73,7 +73,6 @@ def _resume_api(vllm: Server) -> None:
 
 
 def _slow(vllm: Server, *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
-    """Make each step take `factor` times as long, at once or after a ramp."""
     for engine in vllm.engines:
         engine.slow_factor = factor
         engine.slow_since_t = vllm.t
@@ -87,7 +86,6 @@ def _fast(vllm: Server) -> None:
 
 
 def _leak(vllm: Server, *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
-    """Leak `share` of the pages, evenly over a ramp."""
     vllm.leaks.append((vllm.t, ramp_seconds, share))
 
 
@@ -130,15 +128,13 @@ def _kill_engine(vllm: Server) -> None:
 
 
 FAULTS = {
-    "hang": Fault("The engine core stops stepping; its API server answers on.", _hang, _unhang),
+    "hang": Fault("The engine core stops stepping; its API server still answers.", _hang, _unhang),
     "crash": Fault("The process is gone and its port refuses connections.", _crash, _restart),
     "api_hang": Fault(
-        "The API server accepts connections and says nothing.", _api_hang, _resume_api
+        "The API server accepts connections but never answers.", _api_hang, _resume_api
     ),
     "slow": Fault("Every step takes longer than it should.", _slow, _fast),
-    "leak": Fault(
-        "Pages of the KV cache get lost, so that ever fewer requests fit.", _leak, _unleak
-    ),
+    "leak": Fault("KV cache pages leak, so that fewer and fewer requests fit.", _leak, _unleak),
     "pinning": Fault("A few endless requests hold nearly all pages.", _pin, _unpin),
     "admission_deadlock": Fault(
         "No waiting request is admitted, although the cache is empty.",

@@ -52,7 +52,6 @@ class _Placement:
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
-        """Return the VRAM of one engine core."""
         vllm = self.vllm
         if vllm.sleep_level:
             return _ASLEEP_BYTES
@@ -94,7 +93,6 @@ class GpuRack:
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
-        """Run a server's engines on these GPUs."""
         first_pid = 40_000 + 10_000 * len(self._placements)
         self._placements.append(_Placement(vllm, indices, first_pid))
 
@@ -112,7 +110,6 @@ class GpuRack:
                         self.add_process(index, left)
 
     def sample(self) -> tuple[GpuSample, ...]:
-        """Return all GPUs at the servers' current time."""
         gpus = (self._gpu(index) for index in range(self.count))
         return tuple(replace(gpu, **self._overrides.get(gpu.index, {})) for gpu in gpus)
 
@@ -152,7 +149,6 @@ class GpuRack:
         )
 
     def _processes(self, placement: _Placement, index: int) -> list[tuple[ProcessSample, float]]:
-        """Return the engine cores of one server on one GPU, each with its busy share."""
         vllm = placement.vllm
         used = placement.used_bytes()
         found = []

@@ -58,7 +58,6 @@ class HttpLog:
         self.all_durations.observe(seconds)
 
     def fields(self) -> Mapping[str, Labelled] | None:
-        """Return the `http` field of EngineSample; None before the first request."""
         if not self.requests:
             return None
         by_status: dict[str, float] = {}

@@ -66,7 +66,6 @@ class KvCache:
         return low
 
     def take_steps(self, steps: int) -> None:
-        """Do `steps` decode steps, which must fit."""
         self.used_blocks += self.blocks_due(steps)
         self.decode_kv_tokens += self.num_decoding * self.step_tokens * steps
         self.step += steps

@@ -60,7 +60,6 @@ class Live:
             await server.stop()
 
     def advance(self) -> float:
-        """Advance the scene to the present and return its time."""
         self.scene.advance((time.monotonic() - self._began_s) * self.speed)
         return self.scene.t
 

@@ -41,5 +41,4 @@ class Release:
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, ...]]:
-        """Return the upper bounds of each histogram, by field."""
         return {f.field: f.bounds for f in self.families if f.type == "histogram"}

@@ -42,7 +42,6 @@ class Scene:
             server.epoch = epoch
 
     def advance(self, until_t: float) -> None:
-        """Simulate everything up to `until_t`."""
         self.play(until_t)
         for server in self.servers.values():
             server.advance(until_t)

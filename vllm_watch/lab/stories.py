@@ -112,8 +112,8 @@ def _fault_stories() -> list[Story]:
 
 
 _ALL = [
-    Story("demo", "Four servers, one of which runs into one trouble after the other.", _demo),
-    Story("healthy", "One server at a third of what it can do.", _one()),
+    Story("demo", "Four servers, one of them with one fault after another.", _demo),
+    Story("healthy", "One server at a third of its capacity.", _one()),
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
     *_fault_stories(),
     Story(
@@ -123,7 +123,7 @@ _ALL = [
     ),
     Story(
         "overload",
-        "More requests than the engine can serve, then the usual again.",
+        "More requests than the engine can serve, then the usual load.",
         _one(scripts.overload),
     ),
     Story(
@@ -141,7 +141,7 @@ _ALL = [
     ),
     Story(
         "decode_only",
-        "The decode half of a disaggregated pair: prompts arrive computed.",
+        "The decode half of a disaggregated pair: prompts arrive already computed.",
         _one(workload=lambda rng: load(rng, 2.0, external=True)),
     ),
     Story(
@@ -156,7 +156,7 @@ _ALL = [
     ),
     Story(
         "elastic_scale_up",
-        "Two engines become four: counters begin again in the same process.",
+        "Two engines become four: counters restart from 0 in the same process.",
         _one(scripts.scale_up, num_engines=2, num_gpus=4),
     ),
     Story(

@@ -154,7 +154,6 @@ class SimulatedVllm:
         return Engine(self.config, release.bounds, release.finished_reasons, now=t, on_finish=ended)
 
     def advance(self, until_t: float) -> None:
-        """Simulate everything up to `until_t`."""
         if self._ready_t is not None and self._ready_t <= until_t:
             ready_t = self._ready_t
             self._feed(ready_t)
@@ -212,7 +211,6 @@ class SimulatedVllm:
             request.client.rejected(request, t)
 
     def abort(self, request: Request) -> None:
-        """Abort a request after its client disconnected."""
         if request in self._held:
             self._held.remove(request)
         for engine in self.engines:
@@ -281,7 +279,6 @@ class SimulatedVllm:
         self.faults[slug] = None
 
     def clear(self, slug: str | None = None) -> None:
-        """End one fault, or all."""
         for each in [slug] if slug else reversed(list(self.faults)):
             if each in self.faults:
                 del self.faults[each]

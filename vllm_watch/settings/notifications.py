@@ -135,7 +135,7 @@ class AppriseNotifier(NotifierSettings):
     """Instead: the name of an environment variable with apprise URLs, separated by white space."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> "AppriseNotifier":
+    def _one_source(self) -> "AppriseNotifier":
         if (self.urls_file is None) == (self.urls_variable is None):
             cause = "needs urls_file or urls_variable, and not both"
             raise problems([Problem(("urls_file",), cause, "write one of the two")])
@@ -192,7 +192,6 @@ class NotificationsSettings(Sections):
         return self
 
     def each(self) -> Sequence[tuple[str, str, AnyNotifier]]:
-        """Return kind, name and settings of every notifier."""
         kinds: tuple[tuple[str, Sequence[AnyNotifier]], ...] = (
             ("webhook", self.webhook), ("apprise", self.apprise), ("kubernetes", self.kubernetes),
         )  # fmt: skip

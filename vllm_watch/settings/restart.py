@@ -126,7 +126,6 @@ class RestartSettings(Sections):
 
     @property
     def zone(self) -> ZoneInfo:
-        """`time_zone` as a ZoneInfo."""
         return ZoneInfo(self.time_zone)
 
     @property
@@ -149,7 +148,7 @@ class RestartSettings(Sections):
                 cause = f"{self.mode} needs a journal on disk"
                 found.append(Problem(("mode",), cause, "set state_dir, or take observe"))
         if self.mode == "auto" and not self.protected:
-            cause = "auto needs something that keeps two from restarting at once"
+            cause = "auto needs a guard against two restarts at once"
             remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"
             found.append(Problem(("mode",), cause, remedy))
         if self.blockers.any and self.blockers.prometheus_url is None:

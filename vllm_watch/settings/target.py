@@ -148,11 +148,11 @@ class TargetConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _just_a_url(cls, value: Any) -> Any:
+    def _from_url(cls, value: Any) -> Any:
         return named_url(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _tls_where_it_is_spoken(self) -> "TargetConfig":
+    def _tls_needs_https(self) -> "TargetConfig":
         if self.scrape.tls_config != TlsConfig() and self.url.startswith("http:"):
             remedy = "write https:// in its url, or leave tls_config out"
             path = ("scrape", "tls_config")

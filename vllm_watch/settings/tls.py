@@ -65,7 +65,7 @@ class TlsConfig(Settings):
     Why: Set `ca_file` instead, also for your own CA."""
 
     @model_validator(mode="after")
-    def _a_pair(self) -> "TlsConfig":
+    def _is_pair(self) -> "TlsConfig":
         if (self.cert_file is None) != (self.key_file is None):
             there, missing = (
                 ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
@@ -76,7 +76,6 @@ class TlsConfig(Settings):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The configured files."""
         return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
 
     def context(self) -> ssl.SSLContext:

@@ -118,7 +118,6 @@ class TlsSettings(Sections):
 
     @property
     def on(self) -> bool:
-        """Return True if TLS is enabled."""
         return self.cert_file is not None
 
     @model_validator(mode="after")
@@ -179,7 +178,6 @@ class WebSettings(Sections):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The configured files."""
         tls = self.tls_server_config
         named = (tls.cert_file, tls.key_file, tls.client_ca_file)
         return tuple(each for each in named if each is not None)

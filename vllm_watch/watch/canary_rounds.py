@@ -77,7 +77,6 @@ class CanaryRounds:
         self._task = asyncio.create_task(asked, name=f"canary {self._target}")
 
     async def stop(self) -> None:
-        """Cancel the canary in flight."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

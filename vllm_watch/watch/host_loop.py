@@ -57,7 +57,6 @@ class HostLoop:
         self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         while True:
             looked = Looked.now()
             try:
@@ -68,7 +67,6 @@ class HostLoop:
             await asyncio.sleep(max(0.1, left))
 
     async def configure(self, config: Config) -> None:
-        """Apply a new configuration."""
         old, self._config = self._config, config
         if config.gpu == old.gpu:
             return

@@ -154,7 +154,6 @@ class Memory:
             self._charts.keep(watch.target)
 
     def close(self) -> None:
-        """Save all charts."""
         if self._charts is not None:
             self._charts.save()
 

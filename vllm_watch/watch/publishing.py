@@ -117,7 +117,6 @@ class Publisher:
         self._notify(watch.target, events)
 
     def gone(self, target: str, group: str, watch: Watch) -> None:
-        """Remove a target and end its incidents."""
         t = watch.signals.t if watch.signals is not None else time.time()
         changes = self._fleet.forget(target, t, watch.close(t))
         self._memory.save(self._fleet, "", changes)

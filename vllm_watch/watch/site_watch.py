@@ -31,7 +31,6 @@ class SiteWatch:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Detector slug → its last exception."""
         every: list[Watch | HostWatch] = [*self.watches.values(), *self.hosts.values()]
         return {slug: error for each in every for slug, error in each.failures.items()}
 

@@ -175,7 +175,6 @@ class TargetLoops:
         self._memory.save(running.watch, running.group)
 
     def _end(self, name: str) -> None:
-        """Stop watching a target and end its incidents."""
         watch, group = self.running[name].watch, self.running[name].group
         self._halt(name)
         self._publisher.gone(name, group, watch)
