@@ -42,6 +42,7 @@ ALLOWED = {
 }
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 NOT_COUNTED = re.compile(f"{'|'.join(ALLOWED)}|{CODE.pattern}", CODE.flags | re.IGNORECASE)
+STATEMENT_BEGINS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
 class Hit(NamedTuple):
@@ -55,12 +56,14 @@ class Hit(NamedTuple):
 
 def docstrings_and_comments(source: str) -> Iterator[tuple[int, str, bool]]:
     """Line, text, and whether it is a docstring (also of an attribute)."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
-            yield node.lineno, node.value.value, True
+    before = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string, False
+        elif token.type != tokenize.NL:
+            if token.type == tokenize.STRING and before in STATEMENT_BEGINS:
+                yield token.start[0], ast.literal_eval(token.string), True
+            before = token.type
 
 
 def hits(path: Path) -> Iterator[Hit]:

@@ -103,7 +103,7 @@ class Config(Sections):
     Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
-    """File with the output of the only target; with several targets, set it at each.
+    """File with the server's output; with several targets, set it at each.
     Default: none
     Why: Most logs do not go to a file on this host."""
 

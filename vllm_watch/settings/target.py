@@ -136,7 +136,7 @@ class TargetConfig(Settings):
     """Overrides of `restart` for this target."""
 
     detectors: DetectorsSettings = DetectorsSettings()
-    """Overrides of its group's `detectors`, and those of all, for this target."""
+    """Overrides of `detectors` for this target, above those of its group."""
 
     canary: CanarySettings = CanarySettings()
     """Overrides of `canary` for this target."""
