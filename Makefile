@@ -30,7 +30,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc kubectl:kubernetes-client \
 	curl:curl mandoc:mandoc nsenter:util-linux systemd-analyze:systemd zsh:zsh jq:jq pgrep:procps
 
-.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-longest test-short durations hunt check english format format-check generate hooks lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history golden fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,12 @@ imports: $(DEV)/.installed
 format: $(DEV)/.installed  ## format the code and mend what ruff can mend
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix-only $(CODE)
+
+english: $(DEV)/.installed  ## lower tests/english-budget.txt to the unnatural patterns that are left; more than before are refused
+	$(BIN)/python tests/english.py
+
+hooks:  ## check commit messages with .githooks (the tools' environment installs it; hooks elsewhere stay)
+	@! git rev-parse --git-dir > /dev/null 2>&1 || git config core.hooksPath > /dev/null || git config core.hooksPath .githooks
 
 generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs, dashboards, forms of the alerts
 	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
@@ -222,6 +228,7 @@ $(DEV)/.installed: pyproject.toml requirements-dev.lock
 	$(call make_venv,$(DEV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion,otlp]' --group dev --constraint requirements-dev.lock
+	@$(MAKE) hooks
 	@touch $@
 
 $(SUPPLY)/.installed: pyproject.toml

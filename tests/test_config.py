@@ -69,7 +69,7 @@ WRONG_ENVIRONMENT = {
     ),
     "VLLM_WATCH_SCRAPE__INTERVAL_SECOND": (
         "5",
-        "VLLM_WATCH_SCRAPE__INTERVAL_SECOND: is no variable of vllm-watch",
+        "VLLM_WATCH_SCRAPE__INTERVAL_SECOND: is not a vllm-watch variable",
         "did you mean VLLM_WATCH_SCRAPE__INTERVAL_SECONDS? Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS",
     ),
     "VLLM_WATCH_TARGETS": (
@@ -205,7 +205,7 @@ def test_variable_of_a_hook_is_a_mistake_outside_of_one():
     """Where no hook is at work, VLLM_WATCH_TARGET is VLLM_WATCH_TARGETS spelt wrong."""
     said = errors_of(lambda: load(None, environ={"VLLM_WATCH_TARGET": "http://a"}))
 
-    assert said[0] == "VLLM_WATCH_TARGET: is no variable of vllm-watch"
+    assert said[0] == "VLLM_WATCH_TARGET: is not a vllm-watch variable"
     assert "did you mean VLLM_WATCH_TARGETS?" in said[1]
 
 
@@ -513,7 +513,7 @@ targets: [{name: a, url: http://10.0.0.1:8000}]
 restart: {mode: observe, hook: h}
 hooks: {command: [{name: h, argv: ["systemctl restart vllm"]}]}
 """)
-    with pytest.raises(InvalidConfigError, match="is one word, and no program") as raised:
+    with pytest.raises(InvalidConfigError, match="is one word, not a program") as raised:
         load(file, environ={})
     assert '["systemctl", "restart", "vllm"]' in str(raised.value)
 

@@ -1,14 +1,18 @@
-"""No string that people read has a word that the glossary of docs/development.md has a better one for."""
+"""What people read uses the words of docs/development.md; what colleagues read, ever less unnatural English."""
 
 import ast
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests import english
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vllm_watch"
@@ -116,3 +120,122 @@ def test_the_readers_find_what_people_read() -> None:
     """None of them is silent: a reader that finds nothing would hold nothing."""
     for read in (of_scripts, of_python, of_rules, of_dashboards, of_pages):
         assert len(list(read())) > 50, read.__name__
+
+
+def test_no_room_has_more_unnatural_english_than_its_budget() -> None:
+    """Rewrite what is listed; `make english` then lowers the budget."""
+    above = english.above_budget(
+        english.hits_by_room(ROOT), english.read_budget(english.BUDGET), ROOT
+    )
+    assert above == [], "\n".join(above)
+
+
+PLANTED = '''"""Read the answer.
+
+Of one that is open, the charts."""
+PORT = 8000
+"""... of the server, `what` it says."""
+NAME = "what a string says"  # where it is no name
+def f():
+    """Is it so long?"""
+    # Look what nobody
+    # told anew, and look up the user nobody
+'''
+
+
+def planted(root: Path, budget: str) -> tuple[Path, Path]:
+    (root / "vllm_watch/lab").mkdir(parents=True)
+    (root / "vllm_watch/lab/x.py").write_text(PLANTED)
+    (root / "docs").mkdir()
+    (root / "docs/x.md").write_text(
+        "Close it.\n\n```sh\nsay what\n```\nIt runs in\nwhat `look` says.\n"
+    )
+    (root / "README.md").write_text("Plain.\n")
+    (root / "budget.txt").write_text(budget)
+    return root, root / "budget.txt"
+
+
+def test_every_pattern_is_found_once_with_its_line(tmp_path) -> None:
+    """Not in strings, inline code, fenced code or allowed phrases."""
+    found = english.hits_by_room(planted(tmp_path, "")[0])
+    assert sorted((hit.line, hit.pattern.partition(":")[0]) for hit in found["vllm_watch/lab"]) == [
+        (3, "of first"), (5, "'...' first"), (5, "say, tell"), (6, "is no X"), (6, "where"),
+        (8, "question"), (8, "so long, so many"), (9, "look"), (9, "what"), (9, "who, nobody"),
+        (10, "odd"), (10, "say, tell"),
+    ]  # fmt: skip
+    assert [(hit.line, hit.text) for hit in found["docs"]] == [(7, "what  says.")] * 2
+
+
+def test_the_budget_is_lowered_and_never_raised(tmp_path, capsys) -> None:
+    """A room that a merge left twice has its lower count."""
+    root, budget = planted(tmp_path, "docs 2\nvllm_watch/lab 99\nvllm_watch/lab 11\n")
+    assert english.main(root, budget) == 1
+    assert budget.read_text().endswith("vllm_watch/lab 99\nvllm_watch/lab 11\n")
+    printed = capsys.readouterr().out
+    assert "vllm_watch/lab: 12 unnatural patterns, the budget is 11" in printed
+    assert "vllm_watch/lab/x.py:9: look: scrape, poll, check: # Look what nobody" in printed
+    budget.write_text("docs 2\nvllm_watch/lab 99\nvllm_watch/lab 12\nvllm_watch/gone 3\n")
+    assert english.main(root, budget) == 0
+    assert budget.read_text() == "docs 2\nvllm_watch/lab 12\n"
+
+
+def test_the_newest_hits_come_first(tmp_path) -> None:
+    """A line that is not committed yet is newer than those that are."""
+    root, _ = planted(tmp_path, "")
+    repository(root)
+    subprocess.run(["git", "commit", "-qam", "lab: add x", "--date", "2020-01-01"], cwd=root, check=True, timeout=30)  # fmt: skip
+    file = root / "vllm_watch/lab/x.py"
+    file.write_text(PLANTED + "# told\n")
+    newest, *_ = english.newest_first(list(english.hits(file)), root)
+    assert (newest.line, newest.text) == (11, "# told")
+
+
+def repository(root: Path) -> None:
+    """Make a repository of it with our hooks, by the command of the Makefile."""
+    shutil.copytree(ROOT / ".githooks", root / ".githooks")
+    shutil.copy(ROOT / "Makefile", root)
+    for command in (
+        ["git", "init", "-q"],
+        ["git", "config", "user.name", "t"],
+        ["git", "config", "user.email", "t@t"],
+        ["make", "hooks"],
+        ["git", "add", "."],
+    ):
+        subprocess.run(command, cwd=root, check=True, timeout=30)
+
+
+SUBJECTS = {
+    "status: hide gauges of a dead engine": 0,
+    "docs/hooks, tests: need no root": 0,
+    "watch: " + "ü" * 65: 0,
+    'Revert "What the 14th stranger misread"': 0,
+    "fixup! anything": 0,
+    "watch: " + "ü" * 66: 1,
+    "What the 14th stranger misread": 1,
+    "Status: hide gauges": 1,
+    "status: hide gauges.": 1,
+    "status: hide gauges; show others": 1,
+    "status: hiding gauges": 1,
+    "status: hid gauges and added others": 0,  # no program knows every verb
+    "status: added gauges": 1,
+}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_commit_has_an_area_and_an_imperative(tmp_path, subject) -> None:
+    """Git itself runs the hook that `make` installed."""
+    repository(tmp_path)
+    done = subprocess.run(
+        ["git", "commit", "-qm", subject], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )  # fmt: skip
+    assert (done.returncode, bool(done.stderr)) == (SUBJECTS[subject], bool(SUBJECTS[subject]))
+    assert done.returncode == 0 or "Use `area: imperative`" in done.stderr
+
+
+def test_hooks_of_ones_own_stay(tmp_path) -> None:
+    """A checkout whose hooks lie elsewhere keeps them."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=30)
+    subprocess.run(["git", "config", "core.hooksPath", "mine"], cwd=tmp_path, check=True, timeout=30)  # fmt: skip
+    subprocess.run(["make", "-f", ROOT / "Makefile", "hooks"], cwd=tmp_path, check=True, timeout=30)
+    done = subprocess.run(["git", "config", "core.hooksPath"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)  # fmt: skip
+    assert done.stdout == "mine\n"

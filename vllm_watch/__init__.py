@@ -1,3 +1,3 @@
-"""vllm-watch: reads vLLM engines and their GPUs, judges their health, shows it, and can restart them safely."""
+"""vllm-watch: monitors vLLM engines and their GPUs, reports faults with evidence, and can restart engines safely."""
 
 __version__ = "0.1.0"

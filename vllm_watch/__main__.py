@@ -1,4 +1,4 @@
-"""The command line: finds the command, loads its module alone, and turns its end into an exit status."""
+"""The command line: finds the command, loads only its module, and returns its exit status."""
 
 import argparse
 import os
@@ -14,24 +14,24 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
-_HELP = "Watches vLLM engines and their GPUs, and says what is wrong with the evidence."
+_HELP = "Watches vLLM engines and their GPUs, and reports faults with the evidence."
 _EXAMPLES = """\
 examples:
-  vllm-watch demo                                    nothing at hand? start here
+  vllm-watch demo                                    no vLLM at hand? start here
   vllm-watch run --target http://127.0.0.1:8000      watch the vLLM on this host
-  vllm-watch run --config /etc/vllm-watch.yaml       watch all that a file names
+  vllm-watch run --config /etc/vllm-watch.yaml       watch the targets of a file
   vllm-watch top                                     watch it from another terminal
   vllm-watch read http://127.0.0.1:8000/metrics      one scrape, no daemon
 
-exit status: 0 fine, 1 found what it looks for, 2 wrong usage or configuration, 3 no-go
+exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 """
 
 
-_ALIKE_MAX = 3  # of mistakes that are mended alike
+_ALIKE_MAX = 3  # errors shown for one remedy
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaints look like all our errors."""
+    """An ArgumentParser that raises WatchError."""
 
     def error(self, message: str) -> NoReturn:
         raise WatchError(message, f"see {self.prog} --help")
@@ -42,17 +42,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` (or the process's own arguments) names; return the exit status."""
+    """Run the command in `argv` (default: sys.argv) and return its exit status."""
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()  # here, where a reader that went away can still be met quietly
+        sys.stdout.flush()  # here, so that a closed pipe is handled below
     except WatchError as error:
-        _tell(error, sys.stderr)
+        _print_error(error, sys.stderr)
         return exit_status.WRONG_USAGE
     except KeyboardInterrupt:
         return exit_status.INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit and would complain there.
+        # The interpreter flushes stdout at exit and would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_status.PIPE_CLOSED
     return status
@@ -81,7 +81,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[str]]:
-    """The parser, and the options of this command."""
+    """Return the parser and the options of this command."""
     raw = argparse.RawDescriptionHelpFormatter
     listed = "".join(f"  {each:14}{summary}\n" for each, summary in COMMANDS.items())
     parser = _Parser(
@@ -107,10 +107,10 @@ def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[st
     return parser, parser.options
 
 
-def _tell(error: WatchError, stream: TextIO) -> None:
+def _print_error(error: WatchError, stream: TextIO) -> None:
     coloured = terminal.takes_colours(stream)
     bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
-    # A configuration tells all that is wrong at once, each with its own remedy.
+    # An InvalidConfigError has many problems, each with its own remedy.
     by_remedy: dict[str, list[str]] = {}
     for each in getattr(error, "problems", (error,)):
         remedy, cause = (

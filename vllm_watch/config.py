@@ -1,7 +1,7 @@
-"""The whole YAML as one model: what is watched, how, and what is said about it.
+"""The configuration as one model, loaded from file, environment and command line; later ones override.
 
-A file, then the environment, then the command line, each over the one before. Every wrong key and
-value is reported at once, with its path and a remedy. docs/configuration.md is made of these models.
+All wrong keys and values are reported at once, with path and remedy. docs/configuration.md is generated
+from these models.
 """
 
 import os
@@ -49,7 +49,7 @@ from vllm_watch.settings.target import (
 )
 from vllm_watch.settings.tls import TlsFileError
 
-FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
+FILE_BYTES_MAX = 2 << 20  # enough for 10,000 targets with all labels
 _PORT_MAX = 65535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>\d{1,5})")
 
@@ -64,52 +64,51 @@ def _listen(value: Any) -> Any:
 
 def _base(url: str) -> str:
     if "?" in url or "#" in url:
-        raise problem(
-            f"{quoted(url)} has a query or a fragment", "write the address of the page alone"
-        )
+        raise problem(f"{quoted(url)} has a query or a fragment", "write the URL without them")
     return url.rstrip("/")
 
 
 class Config(Sections):
-    """Everything that can be set."""
+    """All settings."""
 
     listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
-    """Where the status page, `/metrics` and the API are served; port 0 takes a free one.
-    Why: Nobody but this host reads along unless told otherwise."""
+    """Address of the status page, `/metrics` and the API; port 0 takes a free one.
+    Why: By default only this host has access."""
 
     web_config: FilePath | None = None
-    """Web configuration file as of Prometheus' exporters: TLS, passwords, headers;
-    [security.md](security.md). Read again when it or a certificate changes.
-    Default: none: served in the clear, to whoever reaches it"""
+    """Web configuration file of Prometheus exporters: TLS, passwords, headers;
+    [security.md](security.md). Reread when it or a certificate changes.
+    Default: none: plain HTTP without authentication"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
-    """Under which address people reach this daemon's page, such as `https://watch.example.org/gpu-7`: links in
-    messages, alerts and the API begin with it.
-    Default: none: alerts take the address that Prometheus scrapes; messages have no links
-    Why: What it listens on is seldom what people call it."""
+    """Public URL of this daemon's page, such as `https://watch.example.org/gpu-7`: the base of links in messages,
+    alerts and the API.
+    Default: none: alerts use the address that Prometheus scrapes; messages have no links
+    Why: It usually differs from `listen`."""
 
     state_dir: FilePath | None = None
-    """Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings);
-    made if it is missing.
+    """Folder for data that survives a restart of the watcher (incidents, learned state, recordings); created if
+    missing.
     Default: none: all stays in memory
     Why: A sidecar may have no disk."""
 
     procfs: FilePath = Path("/proc")
-    """Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.
+    """Mount point of the host's `/proc`: for holders of GPU memory and CPU waits of engines.
     Why: Outside a container it is the host's own."""
 
     py_spy: FilePath | None = None
-    """The program py-spy, such as `/usr/local/bin/py-spy`: once a server at an address of this host hangs, its incident says where its processes stand, and the evidence of a restart has their stacks.
-    Default: none: no stacks are taken
-    Why: It reads the memory of another process, for which it needs that user's rights or CAP_SYS_PTRACE."""
+    """The program py-spy, such as `/usr/local/bin/py-spy`: if a server on this host hangs, its incident and the evidence of
+    a restart include the stacks of its processes.
+    Default: none: no stacks
+    Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
 
     engine_log: FilePath | None = None
-    """The file that the only target's output is written to; with several targets each names its own.
+    """File with the server's output; with several targets, set it at each.
     Default: none
-    Why: Most logs go elsewhere than to a file here."""
+    Why: Most logs do not go to a file on this host."""
 
     targets: tuple[TargetConfig, ...] = Field((), max_length=TARGETS_MAX)
-    """The servers to watch, written out."""
+    """The servers to watch."""
 
     links: tuple[LinkSettings, ...] = Field((), max_length=LINKS_MAX)
     """Links on every incident and target of the status page, to dashboards and logs."""
@@ -122,7 +121,7 @@ class Config(Sections):
     slo: SloSettings = SloSettings()
     detectors: DetectorsSettings = DetectorsSettings()
     groups: dict[str, GroupSettings] = Field({}, max_length=1000)
-    """What differs for the targets of a group, by its name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
+    """Overrides for the targets of a group, by its name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
 
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()
@@ -140,7 +139,7 @@ class Config(Sections):
         return named(targets)
 
     @model_validator(mode="after")
-    def _times_fit(self) -> "Config":
+    def _check(self) -> "Config":
         places: list[tuple[KeyPath, ScrapeSettings, ScrapeSettings]] = [
             (("scrape",), self.scrape, self.scrape)
         ]
@@ -148,7 +147,9 @@ class Config(Sections):
             if target.scrape.model_fields_set:
                 place = ("targets", number, "scrape")
                 places.append((place, target.scrape, self.scrape_for(target)))
-        found = [wrong for path, own, scrape in places for wrong in _misfits(path, own, scrape)]
+        found = [
+            each for path, own, scrape in places for each in _timeout_problems(path, own, scrape)
+        ]
         slowest = max(scrape.interval_seconds for _, _, scrape in places)
         if self.signals.window_seconds < 2 * slowest:
             cause = (
@@ -158,17 +159,17 @@ class Config(Sections):
             found.append(Problem(("signals", "window_seconds"), cause, remedy))
         several = len(self.targets) > 1 or self.discovery.any
         if self.engine_log is not None and several:
-            cause = "it does not say which target's log this is"
+            cause = "it does not name the target"
             remedy = "set engine_log in each entry of targets instead"
             found.append(Problem(("engine_log",), cause, remedy))
-        found += self._wrong_restarts()
+        found += self._restart_problems()
         if found:
             raise problems(found)
         return self
 
-    def _wrong_restarts(self) -> list[Problem]:
+    def _restart_problems(self) -> list[Problem]:
         hooks = self.hooks.by_name()
-        found = _twice(
+        found = _duplicate_names(
             [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
         )
         seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
@@ -192,46 +193,41 @@ class Config(Sections):
         return host.strip("[]"), int(port)
 
     def url_here(self, port: int, scheme: str = "http") -> str:
-        """Return where a person on this host finds what is served on this port."""
+        """Return the URL of a port for users of this host."""
         host, _ = self.listen_address
-        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
+        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - text, not a socket
         host = any_address.get(host, host)
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def templates(self) -> dict[str, str]:
-        """Return the addresses of `links`, by their names."""
         return {each.name: each.url for each in self.links}
 
     @property
     def notifications_linked(self) -> NotificationsSettings:
-        """`notifications`, whose `page_url` is `external_url` where they have none of their own."""
+        """`notifications` with `external_url` as the default of `page_url`."""
         own = self.notifications
         return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
     def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
-        """Return what holds for this target: its own keys over those of `scrape`."""
         own = target.scrape.model_dump(exclude_unset=True)
         if not own:
             return self.scrape
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
 
     def canary_for(self, target: TargetConfig) -> CanarySettings:
-        """Return what holds for this target: its own keys over those of `canary`."""
         own = target.canary.model_dump(exclude_unset=True)
         return self.canary.model_copy(update=own) if own else self.canary
 
     def engine_log_for(self, target: TargetConfig) -> Path | None:
-        """Return the file of this target's log; None where it has none."""
         return target.engine_log or self.engine_log
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
-        """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
 
-    def needs_a_start(self, other: "Config") -> list[str]:
-        """Return the keys in which `other` differs and that only a start of the watcher takes up."""
+    def needs_restart(self, other: "Config") -> list[str]:
+        """Return the changed keys in `other` that need a restart of the watcher."""
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         of_hosts = ("gpu_fault", "stale_vram")
@@ -239,18 +235,18 @@ class Config(Sections):
         return found + [f"detectors.{each}" for each in changed]
 
     def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
-        """Return what holds for this target: its own keys over those of its group, those over those of `detectors`."""
+        """Return `detectors` with the overrides of this target's group and of this target."""
         group = self.groups.get(target.group, GroupSettings())
         return self.detectors.under(group.detectors).under(target.detectors)
 
     @property
     def wants_restarts(self) -> bool:
-        """May a target be restarted, or may people ask for it?"""
+        """Return True if restarts are enabled for a target or through the API."""
         modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Return what holds for this target: its own keys over those of `restart`, section by section."""
+        """Return `restart` with the overrides of this target, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart
@@ -261,7 +257,7 @@ class Config(Sections):
         return RestartSettings.model_validate(merged)
 
 
-def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
+def _duplicate_names(hooks: Sequence[HookSettings]) -> list[Problem]:
     names = [hook.name for hook in hooks]
     return [
         Problem(("hooks",), f"{quoted(name)} is the name of two hooks", "give each its own name")
@@ -270,7 +266,7 @@ def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
     ]
 
 
-def _misfits(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
+def _timeout_problems(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
     key, value, bound = (
         "connect_timeout_seconds",
         scrape.connect_timeout_seconds,
@@ -298,18 +294,17 @@ def load(
     web_config: Path | None = None,
     tls: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
+    """Read the file (default: `VLLM_WATCH_CONFIG`, or none), then `environ`, then the arguments.
 
-    `targets` are `[NAME=]URL` as on the command line and are added to those of the file. `tls` has keys of
-    `scrape.tls_config`.
+    `targets` are `[NAME=]URL`, added to those of the file. `tls` has keys of `scrape.tls_config`.
 
     Raises:
-        ConfigError: for all that is wrong at once; `InvalidConfigError.problems` has each by itself.
+        ConfigError: with all errors; `InvalidConfigError.problems` lists each.
     """
     if path is None and environ.get(overrides.CONFIG_VARIABLE):
         path = Path(environ[overrides.CONFIG_VARIABLE])
     file = str(path) if path else "configuration"
-    data, found = _read(path) if path else ({}, [])
+    data, found = yaml_text.read(path, FILE_BYTES_MAX) if path else ({}, [])
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
@@ -329,19 +324,15 @@ def load(
     return config
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    return yaml_text.read(path, FILE_BYTES_MAX)
-
-
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # a key in place of its file may be too long for a name
+    except OSError:  # such as a name that is too long: the key instead of its file
         return False
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    """Of keys and certificates: that one is not there is better said now than when an engine is asked."""
+    """Return errors of missing keys and certificates, so that they show now and not at the first scrape."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)
@@ -351,7 +342,7 @@ def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[Con
     for path, scrape in places:
         file = scrape.api_key_file
         if file is not None and not _readable(file):
-            # Not shown: many put the key itself here.
+            # Not shown: it may be the key itself.
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
             remedy = "name a file that holds the key, readable by vllm-watch"
             errors.append(ConfigError(cause, remedy))

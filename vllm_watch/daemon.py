@@ -1,7 +1,7 @@
-"""THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
+"""The wiring: builds every object once, starts the tasks, reconfigures them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Publisher writes the board once, and
-restarts and notifications read it. The host's GPUs are a loop of their own.
+It makes no decisions. Each target's loop scrapes, its Watch judges, the Publisher writes the board once, and restarts and
+notifications read it. The host's GPUs have a loop of their own.
 """
 
 import asyncio
@@ -43,17 +43,17 @@ from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.target_loops import TargetLoops
 
-if TYPE_CHECKING:  # what only some configurations need is loaded where one does
+if TYPE_CHECKING:  # imported late: only some configurations need it
     from vllm_watch.restart.restarts import Restarts
 
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""How long stopping may take before what is left is abandoned, once the hooks that had begun have ended."""
+"""Timeout of stopping, after running hooks have ended; then remaining tasks are abandoned."""
 
 
 class Daemon:
-    """The whole watcher. `load_config` is asked for the new configuration on reload (None: no reload)."""
+    """The whole watcher. `load_config` returns the new configuration on reload (None: no reload)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Daemon:
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
-        self._signalled = False  # does a reload that a signal asked for still wait for its turn?
+        self._reload_pending = False  # requested by SIGHUP
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
@@ -81,8 +81,8 @@ class Daemon:
             seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )  # fmt: skip
-        told = state.ledger if state else None
-        self._notify = NotifySwitch(config, self.board, self._silenced, told)
+        ledger = state.ledger if state else None
+        self._notify = NotifySwitch(config, self.board, self._silenced, ledger)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
             self._memory, (self, self._notify),
@@ -105,7 +105,7 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Restarts are loaded once a configuration asks for them, and stay from then on."""
+        """Load restarts when a configuration first enables them; they stay loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -132,11 +132,11 @@ class Daemon:
 
     @property
     def loops(self) -> list[TargetLoop]:
-        """The loops that run now; benchmarks ask them how late they were."""
+        """The running loops; benchmarks read their lateness."""
         return [running.loop for running in self._loops.running.values()]
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT. Raises ServeError where the address cannot be had."""
+        """Serve until SIGTERM or SIGINT. Raises ServeError if the address cannot be bound."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -152,18 +152,18 @@ class Daemon:
             restarts = self._restarts
             await self._manager.stopping(0.0 if restarts is None else restarts.hook_seconds)
             if restarts is not None:
-                await restarts.let_hooks_end()  # all is still served, and scraped
+                await restarts.let_hooks_end()  # the daemon still serves and scrapes
         finally:
             await self.stop()
 
     async def start(self) -> None:
-        """Take the port, serve, and begin to look. Raises ServeError."""
+        """Bind the port, serve, and start to scrape. Raises ServeError."""
         self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
         self._loops.open(self._session)
-        async with self._reloading:  # it is served already: who reloads now waits
+        async with self._reloading:  # the API is up already: a reload must wait
             await self._memory.open()
             self._publisher.open(self._host.watch)
             if self._restarts is not None:
@@ -185,17 +185,17 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where a person on this host finds the page."""
+        """URL of the page for users of this host."""
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """End everything; safe to call at any time."""
+        """Stop everything; may be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # After the looks: nothing that a restart does may be judged once it is not known any more.
+            # After the loops: without Restarts, its effects would be judged as faults.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
@@ -211,9 +211,9 @@ class Daemon:
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
-        """Read the configuration again and change to it; a wrong one raises WatchError and changes nothing.
+        """Reread and apply the configuration; a wrong one raises WatchError and changes nothing.
 
-        `actor` and `source` say in the journal who wanted it, and from where.
+        `actor` and `source` are recorded in the journal.
         """
         if self._load_config is None:
             return
@@ -230,23 +230,23 @@ class Daemon:
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
-        if self._signalled:
-            return  # the one that waits reads the configuration after this signal, too
-        self._signalled = True
+        if self._reload_pending:
+            return  # the pending reload reads the configuration after this signal, too
+        self._reload_pending = True
 
         async def quietly() -> None:
             try:
-                async with self._reloading:  # until the one before it has ended
-                    self._signalled = False
-                await self.reload("whoever may signal the process", "SIGHUP")
+                async with self._reloading:  # wait for the reload in progress
+                    self._reload_pending = False
+                await self.reload("a local user", "SIGHUP")
             except WatchError:
-                return  # said in the log; the old configuration goes on
+                return  # logged; the old configuration stays
 
         self._tasks.append(asyncio.create_task(quietly(), name="reload"))
         self._tasks = [task for task in self._tasks if not task.done()]
 
     async def _change_to(self, config: Config) -> None:
-        fixed = self._config.needs_a_start(config)
+        fixed = self._config.needs_restart(config)
         if fixed:
             because = "these take effect when vllm-watch is restarted"
             _log.warning("needs_a_restart", changed=fixed, because=because)
@@ -271,7 +271,7 @@ class Daemon:
                 if not self._discovery.problems:
                     here = (self._host.watch.target, *self._loops.running)
                     self._publisher.end_orphans(here)
-            except Exception:  # noqa: BLE001 - the targets that are known go on
+            except Exception:  # noqa: BLE001 - known targets must still be watched
                 _log.exception("discovery_failed")
 
     async def _discover(self, *, even_if_unchanged: bool = False) -> None:
@@ -291,18 +291,17 @@ class Daemon:
             )
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """A look at a target has ended."""
         if self._restarts is not None:
             self._restarts.saw(target, events)
         self._loops.unseen.discard(target)
         if self._config.py_spy is not None:
             self._hangs.saw(target, events)
 
-    # --- what the server asks
+    # --- for the server
 
     def _not_ready(self) -> str | None:
         if self._targets is None:
-            return "targets are still being looked for"
+            return "target discovery has not finished"
         if not self._loops.unseen:
             return None
         waiting, all_ = len(self._loops.unseen), len(self._loops)

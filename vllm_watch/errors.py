@@ -1,10 +1,10 @@
-"""Errors an operator can mend: every one says what is wrong and what to do about it."""
+"""Errors that an operator can fix: each has a cause and a remedy."""
 
 
 class WatchError(Exception):
-    """An operating error, shown to the operator as `cause` and `remedy` and never as a traceback.
+    """An operating error, shown as `cause` and `remedy`, never as a traceback.
 
-    `cause` is one sentence that quotes the offending value; `remedy` is something the reader can do.
+    `cause` is one sentence that quotes the wrong value; `remedy` is an instruction.
     """
 
     def __init__(self, cause: str, remedy: str) -> None:
@@ -14,7 +14,7 @@ class WatchError(Exception):
 
 
 class ConfigError(WatchError):
-    """A configuration that cannot be used; `cause` begins with the path of the key or of the file."""
+    """An invalid configuration; `cause` begins with the path of the key or of the file."""
 
 
 class ExpositionError(WatchError):
@@ -26,16 +26,16 @@ class RecordingError(WatchError):
 
 
 class HookError(WatchError):
-    """A restart hook that cannot, or will not, do what it is asked; surely nothing was done."""
+    """A restart hook that cannot or will not act; certainly nothing was restarted."""
 
 
 class ServeError(WatchError):
-    """The daemon cannot serve: the address is taken or not ours."""
+    """The daemon cannot bind its address."""
 
 
 class JournalError(WatchError):
-    """What has to be on disk before an act could not be written, or what was written cannot be read."""
+    """The journal, which must be on disk before a restart, cannot be written or read."""
 
 
 class StateError(WatchError):
-    """The state folder cannot be used; watching goes on without memory."""
+    """The state folder cannot be used; the watcher continues without saved state."""

@@ -12,7 +12,7 @@ from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import sleep_level
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 
 GIB = 2**30
 
@@ -314,7 +314,7 @@ def asleep(held, *, from_second=300, seconds=600, level=1, others=(), watched_fr
             process_start_time=T - 80_060,
         )  # fmt: skip
         seen = (gpu(core(99, 98, gib=held(second)), *others), gpu(core(100, 98, gib=held(second)), index=1))  # fmt: skip
-        events += host.look(T + second, float(second), seen, {"a": ServerLook.of(signals, ())})
+        events += host.look(T + second, float(second), seen, {"a": ServerScrape.of(signals, ())})
     return host, [each for each in events if each.incident.kind == "stale_vram"]
 
 

@@ -398,7 +398,7 @@ WRONG = {
     "no selector": ({"selector": ""}, "selector"),
     "a selector of two words": ({"selector": "app vllm"}, "is not part of a label selector"),
     "a namespace in capitals": ({"namespaces": ["LLM"]}, "'LLM' is not a namespace"),
-    "all and one": ({"namespaces": ["*", "llm"]}, r"'\*' stands beside other namespaces"),
+    "all and one": ({"namespaces": ["*", "llm"]}, r"'\*' is combined with namespaces"),
     "a node that is a URL": ({"node_name": "http://x"}, "is not the name of a node"),
     "a scheme": ({"scheme": "ftp"}, "scheme"),
 }

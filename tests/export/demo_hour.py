@@ -18,7 +18,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.vllm import Look
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
@@ -118,7 +118,7 @@ class DemoHour:
         looked = Looked(self._time.time(), self.t, 2.0 * self.told.interval_s)
         reading = await self._gpus.read()
         servers = {
-            name: ServerLook.of(each.signals, each.incidents)
+            name: ServerScrape.of(each.signals, each.incidents)
             for name, each in self._watches.items()
         }
         events = self._host.look(reading.t, self.t, reading.gpus, servers)

@@ -112,7 +112,7 @@ HOST = {
     "memory limit reached": Removal(
         "that a look without memory is one look, and threads that are begun without waiting",
         (
-            Cut("watch/target_loop.py", "except Exception:  # noqa: BLE001 - out of memory", "except ZeroDivisionError:  # noqa: BLE001 - out of memory"),
+            Cut("watch/target_loop.py", "except Exception:  # noqa: BLE001 - such as out of memory", "except ZeroDivisionError:  # noqa: BLE001 - such as out of memory"),
             Cut(VLLM, "except MemoryError as error:\n            return _no_memory(call,", "except ZeroDivisionError as error:\n            return _no_memory(call,"),
             Cut(VLLM, "except MemoryError as error:\n            return _no_memory(answer.call,", "except ZeroDivisionError as error:\n            return _no_memory(answer.call,"),
             Cut("support/threads.py", "import _thread\n", "import threading\n"),
@@ -184,7 +184,7 @@ PROCESS = {
     ),
     "storms of SIGHUP": Removal(
         "the signals that one waiting reload answers: each has its own",
-        (Cut("daemon.py", "if self._signalled:", "if False:"),),
+        (Cut("daemon.py", "if self._reload_pending:", "if False:"),),
     ),
     "a reload while it starts": Removal(
         "what lets restarts begin once",

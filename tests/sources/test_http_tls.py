@@ -239,7 +239,7 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
         os.replace(renewed.key, pair.key)
         await until(shown)
     assert [line["event"] for line in logs] == ["tls_files_not_renewed"]
-    assert "the key is not that of the certificate" in logs[0]["cause"]
+    assert "the key does not match the certificate" in logs[0]["cause"]
 
 
 async def test_an_authority_that_is_renewed_counts(ours, strangers, tmp_path, monkeypatch):
@@ -354,7 +354,7 @@ def test_what_is_wrong_with_a_file_is_said(ours, tmp_path):
         (
             {"cert_file": pair.certificate, "key_file": other.key},
             "cert_file",
-            "not that of the certificate",
+            "does not match the certificate",
         ),
         (
             {"cert_file": pair.certificate, "key_file": encrypted(pair, tmp_path)},

@@ -7,7 +7,7 @@ from tests.told import said
 from vllm_watch.detectors.base import Around
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 
 GIB = 2**30
@@ -58,7 +58,7 @@ class Hosted:
 
     def servers(self):
         return {
-            name: ServerLook.of(watch.signals, watch.incidents, frozenset(self.pids[name]))
+            name: ServerScrape.of(watch.signals, watch.incidents, frozenset(self.pids[name]))
             for name, watch in self.watches.items()
         }
 

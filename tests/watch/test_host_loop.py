@@ -13,13 +13,13 @@ from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.watch.host_loop import HostLoop
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.publishing import Publisher
 
 FINE, LOST = gpu(0, core(11, 10)), gpu(0, core(11, 10), lost=True)
 HUNG = "hung"
-SERVERS = {"a": ServerLook(up=True, serves=True, pids=frozenset({11}))}
+SERVERS = {"a": ServerScrape(up=True, serves=True, pids=frozenset({11}))}
 
 
 class Source:

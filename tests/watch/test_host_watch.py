@@ -14,7 +14,7 @@ from vllm_watch.samples.target import host_target
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.gpu_users import Place
 from vllm_watch.story.kinds import STORIES
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 
 HOST = "host:h"
@@ -258,7 +258,7 @@ def busy_orphan(second):
     return gpu(0, replace(core(11, 10 if second < 100 else 1), cpu_seconds=1.0 + second))
 
 
-@pytest.mark.parametrize(("servers", "verdict"), [({}, "vllm"), ({"a": ServerLook()}, "stale")])
+@pytest.mark.parametrize(("servers", "verdict"), [({}, "vllm"), ({"a": ServerScrape()}, "stale")])
 def test_an_orphan_at_work_is_left_behind_only_where_a_server_was_asked_in_vain(servers, verdict):
     """On a host of which no server is watched it may be anybody's, and serve."""
     host = HostWatch("h")
@@ -276,7 +276,7 @@ def test_an_orphan_at_work_is_left_behind_only_where_a_server_was_asked_in_vain(
 def test_an_orphan_beside_an_older_server_that_answers(pids, verdict):
     """Who is served by a core of its own is not served by this one; whose core is not seen may be."""
     host = HostWatch("h")
-    servers = {"a": ServerLook(), "b": ServerLook(up=True, serves=True, pids=frozenset(pids))}
+    servers = {"a": ServerScrape(), "b": ServerScrape(up=True, serves=True, pids=frozenset(pids))}
     older = replace(B, create_time=A.create_time - 3600)
     beside = notebook(22) if 22 in pids else None
     for second in range(0, 300, 5):
@@ -288,7 +288,7 @@ def test_an_orphan_beside_an_older_server_that_answers(pids, verdict):
 
 def test_an_orphan_at_work_beside_a_server_with_an_engine_of_its_own_may_serve():
     """Somebody whom nobody watches may answer for it."""
-    host, servers = HostWatch("h"), {"b": ServerLook(up=True, serves=True, pids=frozenset({21}))}
+    host, servers = HostWatch("h"), {"b": ServerScrape(up=True, serves=True, pids=frozenset({21}))}
     older = replace(B, create_time=A.create_time - 3600)
     for second in range(0, 1200, 5):
         host.look(T + second, None, (busy_orphan(second), gpu(1, older)), servers)
@@ -345,9 +345,9 @@ def test_when_the_gpus_are_watched_no_more_its_incidents_end():
 def test_a_server_look_is_made_of_its_last_signals():
     """What a server that does not answer said before is not taken for its present."""
     watch = Watch("a")
-    assert ServerLook.of(None, ()) == ServerLook()
+    assert ServerScrape.of(None, ()) == ServerScrape()
     watch.observe(seen(0, process_start_time=T - 5))
-    assert ServerLook.of(watch.signals, (), frozenset({7})) == ServerLook(
+    assert ServerScrape.of(watch.signals, (), frozenset({7})) == ServerScrape(
         up=True, serves=True, start_time=T - 5, pids=frozenset({7})
     )
     one = two(**KNOWN)

@@ -11,14 +11,14 @@ from vllm_watch.board.health import StoreHealth
 from vllm_watch.samples.target import Target
 from vllm_watch.state import file
 from vllm_watch.state.folder import StateFolder
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.watch import Watch
 
 HOST = "host:gpu-7"
 NOW = time.time()
 LOST = (gpu(0, core(11, 10), lost=True),)
-SERVES = {"a": ServerLook(up=True, serves=True, pids=frozenset({10, 11}))}
+SERVES = {"a": ServerScrape(up=True, serves=True, pids=frozenset({10, 11}))}
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def test_what_is_wrong_with_a_host_goes_on_under_its_id(tmp_path):
         (shown,) = board.host.incidents.open.values()
         assert (shown.id, shown.opened_t, shown.concerns) == (event.incident.id, NOW, ("a",))
         assert board.host.incidents.opened["gpu_fault"] == 1
-        assert host.look(NOW + 60, None, LOST, {"a": ServerLook()}) == []
+        assert host.look(NOW + 60, None, LOST, {"a": ServerScrape()}) == []
         assert [each.id for each in host.concerning("a")] == [event.incident.id]
 
 

@@ -197,7 +197,7 @@ def test_ends_that_no_look_has_led_to_are_told_by_target():
     """As after a restart of the watcher: each listener hears of each target once."""
     desk = Desk("a", "b")
     ends = [told("resolved", id=f"{name}{n}", target=name) for name in "ab" for n in (1, 2)]
-    desk.publisher.over(made(*ends))
+    desk.publisher.notify(made(*ends))
     assert {name: [each for _, each, _ in said] for name, said in desk.heard} == {
         "a": ["a1", "a2"], "b": ["b1", "b2"],
     }  # fmt: skip

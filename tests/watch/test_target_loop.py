@@ -16,7 +16,7 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
-from vllm_watch.watch.target_loop import TOGETHER_SECONDS, TargetLoop, first_look_s
+from vllm_watch.watch.target_loop import BATCH_SECONDS, TargetLoop, first_scrape_s
 from vllm_watch.watch.watch import NOTHING_AROUND, Watch
 
 LOG = """\
@@ -115,11 +115,11 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
 def test_first_looks_are_spread_over_the_interval_and_some_begin_together():
     """A thousand targets at 5 s: ten moments, half a second apart, about a hundred targets at each."""
     now_s, interval = 1234.567, 5.0
-    first = [first_look_s(f"vllm-{number}:8000", now_s, interval) for number in range(1000)]
-    assert all(at % TOGETHER_SECONDS == 0 for at in first)
-    assert now_s <= min(first) <= max(first) <= now_s + interval + TOGETHER_SECONDS
+    first = [first_scrape_s(f"vllm-{number}:8000", now_s, interval) for number in range(1000)]
+    assert all(at % BATCH_SECONDS == 0 for at in first)
+    assert now_s <= min(first) <= max(first) <= now_s + interval + BATCH_SECONDS
     together = Counter(at % interval for at in first)
-    assert len(together) == interval / TOGETHER_SECONDS
+    assert len(together) == interval / BATCH_SECONDS
     assert max(together.values()) < 150
 
 
@@ -203,7 +203,7 @@ async def test_a_look_that_judgement_breaks_on_is_shown_as_not_judged():
         "unknown",
         "starting",
     ]
-    assert "vllm-watch itself failed" in shown.signals[1].state_text
+    assert "vllm-watch failed to judge" in shown.signals[1].state_text
     assert [line["event"] for line in said if line["log_level"] == "error"] == ["judgement_failed"]
 
 

@@ -1,8 +1,8 @@
-"""Who is in the batch of a simulated engine, who waits, and which pages each one holds.
+"""The batch of a simulated engine: running requests, waiting requests, and their KV pages.
 
-The rules are those of vLLM's V1 scheduler: first come, first served; prompts in chunks beside the
-decoding requests; preemption of the last admitted request, which loses its pages, goes to the head of
-the queue and is computed anew; and no admission in a step that had to preempt.
+It follows vLLM's V1 scheduler: first come, first served; chunked prefill together with decoding;
+preemption of the last admitted request, which frees its pages, moves to the head of the queue and is
+recomputed; no admission in a step that preempted.
 """
 
 from collections import deque
@@ -17,20 +17,20 @@ from vllm_watch.lab.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The defaults are an 8B model in 16 bits on an 80 GB GPU, to within what a demo needs."""
+    """The defaults approximate an 8B model in 16 bits on an 80 GB GPU."""
 
     num_gpu_blocks: int = 27_880
     block_size: int = 16  # tokens
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
-    step_base_seconds: float = 0.008  # the weights are read once in every step
+    step_base_seconds: float = 0.008  # every step reads the weights once
     step_seconds_per_token: float = 3e-5  # compute: 33,000 prompt tokens per second
     step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
-    step_tokens: int = 1  # tokens a decoding request gets per step; more with speculative decoding
+    step_tokens: int = 1  # per decoding request and step; more with speculative decoding
 
 
 class Batch:
-    """Running and waiting requests. `now`, where asked for, is the end of the last step, in seconds."""
+    """Running and waiting requests. Every `now` is the end of the last step, in seconds."""
 
     def __init__(self, config: EngineConfig, ledger: Ledger) -> None:
         self.config = config
@@ -41,12 +41,12 @@ class Batch:
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False  # since the last step
-        self.computed_before = 0  # prompt tokens that the prefix cache has forgotten by now
+        self.computed_before = 0  # prompt tokens computed before the prefix cache was last emptied
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Take up the chunks of prompts of the coming step; returns their tokens."""
+        """Schedule the prompt chunks of the next step and return their tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -76,7 +76,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """Start prompts from the head of the queue beside `tokens` of others; returns all their tokens."""
+        """Start prompts from the head of the queue; `tokens` are scheduled already. Return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -101,9 +101,9 @@ class Batch:
         return tokens
 
     def _held_tokens(self, request: Request) -> int:
-        """Tokens of the prompt that need no computing: a cached prefix, or fetched from elsewhere.
+        """Return the prompt tokens that are not computed: a cached prefix, or fetched from another instance.
 
-        A prefix can only hit once this engine has computed that much; the last token is always computed.
+        A prefix is a hit only after this engine has computed that many; the last token is always computed.
         """
         if request.scheduled_t < 0.0:
             cached = request.cached_tokens
@@ -116,7 +116,7 @@ class Batch:
         return request.started_cached_tokens + request.external_tokens
 
     def begin_decoding(self, request: Request) -> None:
-        """A prompt is computed and wants more tokens."""
+        """Move a request from prefill to decoding."""
         kv = self.kv
         left = request.output_tokens - request.generated_tokens
         request.kv_start_tokens = request.prefill_target_tokens
@@ -127,14 +127,13 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Steps until the first decoding request ends; there is one."""
+        """Return the steps until the first decoding request ends. At least one must be decoding."""
         heap = self._finish_heap
-        while heap[0][2].finish_step != heap[0][0]:  # it was preempted or aborted meanwhile
+        while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)
         return heap[0][0] - self.kv.step
 
     def pop_finished(self, now: float) -> list[Request]:
-        """Take those out that have all their tokens by now."""
         heap, step, finished = self._finish_heap, self.kv.step, []
         while heap and heap[0][0] <= step:
             finish_step, _, request = heappop(heap)
@@ -144,7 +143,7 @@ class Batch:
         return finished
 
     def release(self, request: Request, now: float) -> None:
-        """Take a request out of the batch, with its pages; what it has generated is settled."""
+        """Remove a request from the batch, free its pages and update its generated tokens."""
         kv = self.kv
         del self.running[request]
         if request.decode_start_step < 0:
@@ -155,7 +154,7 @@ class Batch:
             tokens = (kv.step - request.decode_start_step) * kv.step_tokens
             kv.end_decoding(request.phase, request.kv_start_tokens + tokens)
             over = max(0, request.generated_tokens + tokens - request.output_tokens)
-            if over:  # the last step of speculative decoding gives fewer
+            if over:  # the last speculative step yields fewer
                 self.ledger.take_back(over)
             request.generated_tokens += tokens - over
             request.last_token_t = now
@@ -165,7 +164,7 @@ class Batch:
         request.finish_step = -1
 
     def make_room_for_step(self, now: float) -> None:
-        """Preempt until every request that still decodes can have its next token."""
+        """Preempt until every decoding request can get its next token."""
         while self.kv.blocks_due(1) > self.kv.free_blocks:
             self.preempt_last(now)
 

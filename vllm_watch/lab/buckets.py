@@ -9,7 +9,7 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Counts per bucket; made cumulative only when read, and only if something came since."""
+    """Counts per bucket; cumulated only when read, and only if they changed."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """Observe `first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each of them `times`."""
+        """Observe `first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each `times` times."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

@@ -1,8 +1,8 @@
 """The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time.
 
-A step lasts `base + tokens + context`, each with its own cost. Nothing happens between two events
-(an arrival, an end, a shortage of blocks, a chunk of a prompt), so all the steps up to the next
-event are done at once, in closed form. No clock, no randomness, no I/O.
+The duration of a step is a base plus a cost per token and per token of context. All steps up to the
+next event (arrival, end of a request, shortage of blocks, prompt chunk) are computed at once, in
+closed form. No clock, no randomness, no I/O.
 """
 
 from bisect import bisect_right, insort
@@ -15,12 +15,12 @@ from vllm_watch.lab.ledger import Ledger
 from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
-_RAMP_STAIR_SECONDS = 1.0  # a ramping slowdown is a staircase of this width
+_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in stairs of this width
 _ROUNDING = 1e-9  # of a step
 
 
 class Engine:
-    """One engine core. `now` is the end of the last step that was done, in seconds."""
+    """One engine core. `now` is the end of the last completed step, in seconds."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Engine:
         now: float = 0.0,
         on_finish: Callable[[Request], None] | None = None,
     ) -> None:
-        """`bounds` and `reasons`: see Ledger; they are those of a vLLM release."""
+        """`bounds` and `reasons` come from a vLLM release: see Ledger."""
         self.config = config
         self.ledger = Ledger(bounds, reasons)
         self.batch = Batch(config, self.ledger)
@@ -41,17 +41,17 @@ class Engine:
         self.slow_since_t = 0.0
         self.slow_ramp_seconds = 0.0
         self._on_finish = on_finish
-        self._pending: list[Request] = []  # not yet arrived, or arrived while frozen; by arrival
+        self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
         self._next_pending = 0
-        self._prefill_end_t: float | None = None  # end of the step in progress, if it has a prefill
+        self._prefill_end_t: float | None = None  # end of the prefill step in progress
         self._prefill_step = (0, 0.0)  # its decoding requests and its duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
-        self._seen_t = now  # arrivals up to here are known to the core, and so to its gauges
-        self._lag_seconds = 0.0  # by which the step in progress was held up
-        self._hung_up: list[Request] = []  # whose clients went away while it was frozen
+        self._seen_t = now  # the core and its gauges know the arrivals up to here
+        self._lag_seconds = 0.0  # delay of the step in progress
+        self._disconnected: list[Request] = []  # the client left while the core was frozen
 
-    # --- what callers see -------------------------------------------------------------------
+    # --- for callers ------------------------------------------------------------------------
 
     @property
     def num_running(self) -> int:
@@ -63,7 +63,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """Requests that arrived but which a frozen engine has not taken in: no gauge shows them."""
+        """Requests that arrived at a frozen engine: no gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -71,11 +71,10 @@ class Engine:
         return self._frozen_since_t is not None
 
     def requests(self) -> list[Request]:
-        """All that are not finished: running, waiting, unseen, still to come."""
+        """Return all unfinished requests: running, waiting, unseen and future."""
         return [*self.batch.running, *self.batch.waiting, *self._pending[self._next_pending :]]
 
     def submit(self, request: Request) -> None:
-        """Let a request arrive at its `arrival_t`, now or later."""
         if self._next_pending and self._next_pending * 2 > len(self._pending):
             del self._pending[: self._next_pending]
             self._next_pending = 0
@@ -85,16 +84,16 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """The client went away: whatever the request holds is free at once.
+        """Free everything that a request holds after its client disconnected.
 
-        A frozen core does not hear of it: what it has taken in stays until it goes on, and no counter
-        moves; what it has not taken in never was.
+        A frozen core keeps the requests that it knows until it thaws, and no counter moves. Those that it
+        does not know yet disappear.
         """
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
             else:
-                self._hung_up.append(request)
+                self._disconnected.append(request)
             return
         if request in self.batch.running:
             self.batch.release(request, self.now)
@@ -108,41 +107,40 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """Empty the prefix cache: a wake-up does that."""
+        """Empty the prefix cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
         self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
     ) -> None:
-        """Count from zero again, requests in flight included: vLLM does so when it scales elastically."""
+        """Reset all counters, requests in flight included, as vLLM's elastic scaling does."""
         self.ledger = self.batch.ledger = Ledger(bounds, reasons)
         self.batch.computed_before = 0
 
     def freeze(self, t: float) -> None:
-        """Stop stepping where the engine stands: a hung core, or one that sleeps."""
+        """Stop stepping: the core hangs or sleeps."""
         if self._frozen_since_t is None:
             self._frozen_since_t = t
 
     def thaw(self, t: float) -> None:
-        """Go on: the step in progress ends as much later as the engine stood."""
+        """Continue; the step in progress ends later by the time frozen."""
         if self._frozen_since_t is None:
             return
-        held_up = t - self._frozen_since_t
+        delay = t - self._frozen_since_t
         self._frozen_since_t = None
         self._thawed_t = t
         if self._prefill_end_t is not None:
-            self._prefill_end_t += held_up
-            self._prefill_step = (self._prefill_step[0], self._prefill_step[1] + held_up)
+            self._prefill_end_t += delay
+            self._prefill_step = (self._prefill_step[0], self._prefill_step[1] + delay)
         elif self.kv.num_decoding:
-            self._lag_seconds += held_up
+            self._lag_seconds += delay
         else:
             self.now = max(self.now, t)
-        hung_up, self._hung_up = self._hung_up, []
-        for request in hung_up:
+        disconnected, self._disconnected = self._disconnected, []
+        for request in disconnected:
             self.abort(request)
 
     def advance(self, until_t: float) -> None:
-        """Do every step that ends by `until_t`."""
         if self._frozen_since_t is not None:
             return
         while self._step(until_t):
@@ -154,7 +152,7 @@ class Engine:
     # --- time -------------------------------------------------------------------------------
 
     def _step(self, until_t: float) -> bool:
-        """Do the steps up to the next event; False if nothing more ends by `until_t`."""
+        """Do the steps up to the next event; return False if none ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -166,7 +164,7 @@ class Engine:
             return True
         if self.kv.num_decoding:
             return self._decode(until_t)
-        if batch.preempted:  # everybody: then the next step may admit again
+        if batch.preempted:  # all of them: the next step may admit again
             batch.preempted = False
             return True
         return not batch.waiting and self._skip_to_arrival(until_t)
@@ -181,7 +179,7 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Index of the first pending request that the core does not know of yet."""
+        """Return the index of the first pending request that the core does not know yet."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -202,12 +200,12 @@ class Engine:
         return 1.0 + (self.slow_factor - 1.0) * max(0.0, share)
 
     def _decode(self, until_t: float) -> bool:
-        """Decode steps only, as many as fit before the next event; False if none ends by `until_t`."""
+        """Do decode-only steps up to the next event; return False if none ends by `until_t`."""
         batch, kv, config = self.batch, self.kv, self.config
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
         per_kv = config.step_seconds_per_kv_token * factor
-        slope = per_kv * tokens  # each step has that much more context than the one before
+        slope = per_kv * tokens  # the context grows by `tokens` with each step
         first = (
             (config.step_base_seconds + config.step_seconds_per_token * tokens) * factor
             + per_kv * kv.decode_kv_tokens
@@ -236,13 +234,13 @@ class Engine:
         return True
 
     def _could_admit(self) -> bool:
-        """Would the next arrival be taken into the batch at once?"""
+        """Return True if the next arrival would be admitted at once."""
         batch = self.batch
         room = len(batch.running) < self.config.max_num_seqs
         return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
-        """Start a step with chunks of prompts, if there is one to compute and room for it."""
+        """Start a step with prompt chunks; return False if none can be scheduled."""
         batch, kv, config = self.batch, self.kv, self.config
         prompt_tokens = batch.take_chunks(self.now)
         if not prompt_tokens:
@@ -260,7 +258,7 @@ class Engine:
         return True
 
     def _end_prefill_step(self, end_t: float) -> None:
-        """The step in progress is done: count its tokens, and let finished prompts decode."""
+        """Complete the prefill step: count its tokens and start decoding of finished prompts."""
         decoding, seconds = self._prefill_step
         batch, ledger, tokens = self.batch, self.ledger, 0
         self._prefill_end_t = None
@@ -297,6 +295,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """How many steps fit into a time if the first lasts `first` and each next one `slope` more."""
+    """Return how many steps fit into `seconds` if the first takes `first` and each next one `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

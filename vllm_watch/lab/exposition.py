@@ -1,7 +1,7 @@
 """The /metrics text of a simulated server, line for line as its vLLM release writes it.
 
-It is written from the same records that virtual time hands out, through the release's table of
-families, so that text and records cannot disagree. Whatever stands before a number is made once.
+It renders the records of reading.py through the release's table of families, so text and records
+cannot disagree. Everything before the number of a line is cached.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,13 +27,13 @@ class Writer:
 
     def body(self) -> str:
         vllm = self._vllm
-        said = reading.read(vllm)
+        sample = reading.read(vllm)
         release = vllm.release
         lines: list[str] = []
         if not release.multiprocess:
-            lines += process_lines(said.server)
+            lines += process_lines(sample.server)
         for family in release.families:
-            lines += self._family(family, said.engines)
+            lines += self._family(family, sample.engines)
         if release.http:
             lines += http_lines(vllm.http, created=not release.multiprocess)
         lines.append("")
@@ -66,7 +66,7 @@ class Writer:
     ) -> list[str]:
         if not family.label:
             return [self._series(family, name, e)[0] + write(v) for e, v in values]  # type: ignore[arg-type]
-        # Series of several engines alternate: value of the label first, then the engine.
+        # Series are ordered by label value first, then by engine.
         by_label: dict[str, list[str]] = {}
         for engine, labelled in values:
             for key, value in labelled.items():  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ class Writer:
             ]
         values = [*histogram.cumulative, histogram.count, histogram.sum or 0.0]
         lines = [prefix + number(value) for prefix, value in zip(prefixes, values, strict=True)]
-        if self._vllm.release.multiprocess:  # there the sum comes first
+        if self._vllm.release.multiprocess:  # the sum comes first
             lines.insert(0, lines.pop())
         return lines
 
@@ -105,11 +105,11 @@ class Writer:
         self, family: Family, values: Iterable[tuple[EngineSample, Mapping[str, str]]]
     ) -> list[str]:
         if family.field == "lora_requests_info":
-            return [f"{family.name}{labels(said)} {number(t)}" for said, t in self._lora()]
+            return [f"{family.name}{labels(pairs)} {number(t)}" for pairs, t in self._lora()]
         lines = []
-        for engine, said in values:
+        for engine, pairs in values:
             own = {"engine": engine.engine} if self._vllm.release.engine_label else {}
-            lines.append(f"{family.name}{labels({**said, **own})} 1.0")
+            lines.append(f"{family.name}{labels({**pairs, **own})} 1.0")
         return lines
 
     def _lora(self) -> Iterable[tuple[Mapping[str, str], float]]:
@@ -137,7 +137,7 @@ def _le(bound: float) -> str:
 
 
 _GENERATIONS = 3
-_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation, after the start alone
+_GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation, right after the start
 _GC_RUNS = (1365.0, 123.0, 9.0)
 _GC_RUNS_PER_CPU_SECOND = (20.0, 1.8, 0.15)
 _GC_OBJECTS_PER_RUN = (40.0, 300.0, 900.0)
@@ -153,7 +153,7 @@ _PYTHON = {
 
 
 def process_lines(server: ServerSample) -> list[str]:
-    """What the API server's process says of itself: this much moves even while the engine hangs."""
+    """Return the process_* and python_* series of the API server, which move even while the engine hangs."""
     cpu_seconds = server.process_cpu_seconds or 0.0
     runs = [
         n + cpu_seconds * more for n, more in zip(_GC_RUNS, _GC_RUNS_PER_CPU_SECOND, strict=True)
@@ -165,12 +165,12 @@ def process_lines(server: ServerSample) -> list[str]:
         )
     ]
     lines = []
-    for what, text, values in (
+    for kind, text, values in (
         ("objects_collected", "Objects collected during gc", objects),
         ("objects_uncollectable", "Uncollectable objects found during GC", [0.0] * _GENERATIONS),
         ("collections", "Number of times this generation was collected", runs),
     ):
-        name = f"python_gc_{what}_total"
+        name = f"python_gc_{kind}_total"
         lines += header(name, "counter", text)
         lines += [
             f'{name}{{generation="{g}"}} {number(float(int(v)))}' for g, v in enumerate(values)

@@ -1,4 +1,4 @@
-"""What can go wrong in a simulated server, on demand and undoable."""
+"""Faults of a simulated server that begin and end on demand."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _ENDLESS_TOKENS = 10_000_000
 
 
 class Server(Protocol):
-    """What a fault changes of a simulated server (vllm.py)."""
+    """The parts of a simulated server (vllm.py) that faults change."""
 
     t: float
     engines: list[Engine]
@@ -22,10 +22,10 @@ class Server(Protocol):
 
     @property
     def serving(self) -> bool:
-        """Does its port accept connections?"""
+        """Return True if its port accepts connections."""
 
     def start(self) -> None:
-        """Begin a new process."""
+        """Start a new process."""
 
     def stop(self) -> None:
         """Close the port at once."""
@@ -36,7 +36,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act at the server's present time."""
+    """`begin(vllm, **options)` and `end(vllm)` act at the server's current time."""
 
     title: str
     begin: Callable[..., None]
@@ -44,7 +44,7 @@ class Fault:
 
 
 def _hang(vllm: Server, *, engine: float = -1) -> None:
-    """Of one engine, or of all (-1)."""
+    """Hang one engine, or all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
@@ -73,7 +73,6 @@ def _resume_api(vllm: Server) -> None:
 
 
 def _slow(vllm: Server, *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
-    """Each step lasts `factor` times as long, at once or after a ramp."""
     for engine in vllm.engines:
         engine.slow_factor = factor
         engine.slow_since_t = vllm.t
@@ -87,7 +86,6 @@ def _fast(vllm: Server) -> None:
 
 
 def _leak(vllm: Server, *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
-    """`share` of the pages get lost, evenly over a ramp."""
     vllm.leaks.append((vllm.t, ramp_seconds, share))
 
 
@@ -98,7 +96,7 @@ def _unleak(vllm: Server) -> None:
 
 
 def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
-    """A few requests that never end come to hold `share` of the pages together."""
+    """Submit a few endless requests that together hold `share` of the pages."""
     for engine in vllm.engines:
         tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
         for _ in range(int(requests)):
@@ -130,15 +128,13 @@ def _kill_engine(vllm: Server) -> None:
 
 
 FAULTS = {
-    "hang": Fault("The engine core stops stepping; its API server answers on.", _hang, _unhang),
+    "hang": Fault("The engine core stops stepping; its API server still answers.", _hang, _unhang),
     "crash": Fault("The process is gone and its port refuses connections.", _crash, _restart),
     "api_hang": Fault(
-        "The API server accepts connections and says nothing.", _api_hang, _resume_api
+        "The API server accepts connections but never answers.", _api_hang, _resume_api
     ),
     "slow": Fault("Every step takes longer than it should.", _slow, _fast),
-    "leak": Fault(
-        "Pages of the KV cache get lost, so that ever fewer requests fit.", _leak, _unleak
-    ),
+    "leak": Fault("KV cache pages leak, so that fewer and fewer requests fit.", _leak, _unleak),
     "pinning": Fault("A few endless requests hold nearly all pages.", _pin, _unpin),
     "admission_deadlock": Fault(
         "No waiting request is admitted, although the cache is empty.",
@@ -149,4 +145,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""Slug → fault. The end of a crash or of a dead engine is a restart, with counters from zero."""
+"""Slug → fault. `crash` and `engine_dead` end with a restart, which resets the counters."""

@@ -1,4 +1,4 @@
-"""Simulated GPUs and the processes on them, consistent with the simulated servers that they carry."""
+"""Simulated GPUs and their processes, consistent with the simulated servers that use them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,23 +9,23 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
 DRIVER_VERSION = "570.124.06"
-_COMM_BYTES = 15  # what the kernel keeps of a process title
+_COMM_BYTES = 15  # the kernel truncates process names to this
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
-_ASLEEP_BYTES = 1_700_000_000  # what a sleeping engine cannot give back
-# Of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle, 117 W with a CUDA context, which alone
-# keeps the clock up; 140 W while kernels of a collective's size wait in a loop: busy for NVML, yet cool.
+_ASLEEP_BYTES = 1_700_000_000  # still held while asleep
+# Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which
+# alone keeps the clock up; 140 W while kernels of a collective's size spin: busy in NVML, yet cool.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
 _SPIN_SHARE = 0.04  # of the way from held to busy
-_MIN_WINDOW_SECONDS = 0.2  # below this a share of busy time is noise: keep the last one
+_MIN_WINDOW_SECONDS = 0.2  # in shorter windows the busy share is noise: keep the last one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
-    """What a GPU is."""
+    """The fixed properties of a GPU."""
 
     name: str = "NVIDIA L40S"
     memory_total_bytes: int = 48_305_799_168
@@ -35,7 +35,7 @@ class GpuModel:
 
 
 class _Placement:
-    """One server on its GPUs (one per engine, in turn), and how busy it was of late."""
+    """One server on its GPUs (engines are spread round-robin), and its recent busy share."""
 
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
@@ -48,11 +48,10 @@ class _Placement:
         return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
-        """Of an engine core; the API server's is just below the first one. Restarts get new ones."""
+        """Return the PID of an engine core; the API server's is one below engine 0's. A restart changes all."""
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
     def used_bytes(self) -> int:
-        """VRAM of one engine core."""
         vllm = self.vllm
         if vllm.sleep_level:
             return _ASLEEP_BYTES
@@ -62,7 +61,7 @@ class _Placement:
         return _WEIGHTS_BYTES + tokens * _KV_BYTES_PER_TOKEN + _OVERHEAD_BYTES
 
     def busy_ratio(self, engine: int) -> float:
-        """Share of time in which the engine stepped, since this was last asked."""
+        """Return the share of time in which the engine stepped since the last call."""
         vllm = self.vllm
         if engine >= len(vllm.engines):
             return 0.0
@@ -86,24 +85,23 @@ class GpuRack:
         self.count = count
         self.model = model or GpuModel()
         self._placements: list[_Placement] = []
-        self._strangers: dict[int, list[ProcessSample]] = {}
-        self._broken: dict[int, dict[str, Any]] = {}
+        self._other_processes: dict[int, list[ProcessSample]] = {}
+        self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """Let the driver say this of a GPU from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
-        self._broken[index] = fields
+        """Report these fields of a GPU from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
+        self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
-        """Let a server's engines run on these GPUs."""
         first_pid = 40_000 + 10_000 * len(self._placements)
         self._placements.append(_Placement(vllm, indices, first_pid))
 
     def add_process(self, index: int, process: ProcessSample) -> None:
-        """Put a process on a GPU that belongs to no server: see `idle_notebook` and `orphaned_worker`."""
-        self._strangers.setdefault(index, []).append(process)
+        """Add a process that belongs to no server, such as `idle_notebook`."""
+        self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """Leave the engine cores of a server behind, as a killed API server may; its next start needs room."""
+        """Leave the engine cores of a server behind, as a killed API server may; they keep their VRAM."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:
@@ -112,13 +110,12 @@ class GpuRack:
                         self.add_process(index, left)
 
     def sample(self) -> tuple[GpuSample, ...]:
-        """All GPUs now; the servers' own clocks say when that is."""
-        whole = (self._gpu(index) for index in range(self.count))
-        return tuple(replace(gpu, **self._broken.get(gpu.index, {})) for gpu in whole)
+        gpus = (self._gpu(index) for index in range(self.count))
+        return tuple(replace(gpu, **self._overrides.get(gpu.index, {})) for gpu in gpus)
 
     def _gpu(self, index: int) -> GpuSample:
         model = self.model
-        processes = list(self._strangers.get(index, []))
+        processes = list(self._other_processes.get(index, []))
         busy = watts_share = 0.0
         for placement in self._placements:
             for process, ratio in self._processes(placement, index):
@@ -136,7 +133,7 @@ class GpuRack:
             memory_total_bytes=model.memory_total_bytes,
             memory_used_bytes=min(used, model.memory_total_bytes - model.memory_reserved_bytes),
             memory_reserved_bytes=model.memory_reserved_bytes,
-            utilization_ratio=round(busy, 2),  # NVML gives whole percents
+            utilization_ratio=round(busy, 2),  # NVML has whole percents
             temperature_celsius=round(32.0 + 40.0 * watts_share),
             power_watts=round(watts, 1),
             power_limit_watts=model.power_limit_watts,
@@ -152,11 +149,10 @@ class GpuRack:
         )
 
     def _processes(self, placement: _Placement, index: int) -> list[tuple[ProcessSample, float]]:
-        """The engine cores of one server on one GPU, each with its busy share."""
         vllm = placement.vllm
         used = placement.used_bytes()
         found = []
-        # A core that has died has left its GPU; one that hangs has not.
+        # A dead core has freed its GPU; a hung one has not.
         for engine in placement.engines_on(index) if used and not vllm.dead else []:
             ratio = placement.busy_ratio(engine)
             seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0
@@ -179,7 +175,7 @@ class GpuRack:
 
 
 def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> ProcessSample:
-    """A notebook kernel that somebody left open days ago, with tensors on the GPU."""
+    """Return a notebook kernel that was left open for days, with tensors on the GPU."""
     return ProcessSample(
         pid=18_231,
         used_bytes=used_bytes,
@@ -200,7 +196,7 @@ class SimulatedGpuSource:
     """Reads a rack as the NVML source reads the driver."""
 
     def __init__(self, rack: GpuRack | None, unix_time: Callable[[], float]) -> None:
-        """`rack` None is a machine without GPUs."""
+        """`rack` is None on a machine without GPUs."""
         self._rack = rack
         self._unix_time = unix_time
 
@@ -212,4 +208,4 @@ class SimulatedGpuSource:
         return GpuReading(status="ok", t=t, driver_version=DRIVER_VERSION, gpus=gpus)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""

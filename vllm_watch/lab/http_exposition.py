@@ -1,4 +1,4 @@
-"""The http_* families that the API server's instrumentation adds, in its order and words."""
+"""The http_* families of the API server's instrumentation, in its order and with its HELP texts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,16 +14,16 @@ _SIZE = (
 _ALL = "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. "
 _BY_HANDLER = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. "
 
-_Series = tuple[dict[str, str], float]  # labels, Unix time at which the series was made
+_Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
-    """Nothing before the first request; `created` is off where several processes share a registry."""
+    """Return no lines before the first request; `created` is off if processes share a registry."""
     if log.created is None:
         return []
     lines = _requests(log, created=created)
-    for index, what in enumerate(("request", "response"), start=1):
-        lines += _sizes(log, index, what, created=created)
+    for index, direction in enumerate(("request", "response"), start=1):
+        lines += _sizes(log, index, direction, created=created)
     highr: list[tuple[dict[str, str], float, Buckets]] = [({}, log.created, log.all_durations)]
     lines += _durations("http_request_duration_highr_seconds", _ALL, highr, created=created)
     by_handler = [
@@ -39,22 +39,22 @@ def _requests(log: HttpLog, *, created: bool) -> list[str]:
     made: list[_Series] = []
     lines = header(name, "counter", _REQUESTS)
     for key, count in log.requests.items():
-        said = dict(zip(("handler", "method", "status"), key, strict=True))
-        lines.append(f"{name}{labels(said)} {number(count)}")
-        made.append((said, log.requests_created[key]))
+        pairs = dict(zip(("handler", "method", "status"), key, strict=True))
+        lines.append(f"{name}{labels(pairs)} {number(count)}")
+        made.append((pairs, log.requests_created[key]))
     return lines + (_created("http_requests_created", _REQUESTS, made) if created else [])
 
 
-def _sizes(log: HttpLog, index: int, what: str, *, created: bool) -> list[str]:
-    name = f"http_{what}_size_bytes"
-    text = _SIZE.format("incoming requests" if what == "request" else "outgoing responses")
+def _sizes(log: HttpLog, index: int, direction: str, *, created: bool) -> list[str]:
+    name = f"http_{direction}_size_bytes"
+    text = _SIZE.format("incoming requests" if direction == "request" else "outgoing responses")
     lines = header(name, "summary", text)
     made: list[_Series] = []
     for handler, size in log.sizes.items():
-        said = {"handler": handler}
-        lines.append(f"{name}_count{labels(said)} {number(size[0])}")
-        lines.append(f"{name}_sum{labels(said)} {number(size[index])}")
-        made.append((said, size[3]))
+        pairs = {"handler": handler}
+        lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
+        lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
+        made.append((pairs, size[3]))
     return lines + (_created(f"{name}_created", text, made) if created else [])
 
 
@@ -62,17 +62,17 @@ def _durations(
     name: str, text: str, series: Sequence[tuple[dict[str, str], float, Buckets]], *, created: bool
 ) -> list[str]:
     lines = header(name, "histogram", text)
-    for said, _, buckets in series:
+    for pairs, _, buckets in series:
         histogram = buckets.snapshot()
         for bound, count in zip(histogram.bounds, histogram.cumulative, strict=True):
             le = "+Inf" if bound == float("inf") else repr(bound)
-            lines.append(f"{name}_bucket{labels({**said, 'le': le})} {number(count)}")
-        lines.append(f"{name}_count{labels(said)} {number(histogram.count)}")
-        lines.append(f"{name}_sum{labels(said)} {number(histogram.sum or 0.0)}")
-    made = [(said, when) for said, when, _ in series]
+            lines.append(f"{name}_bucket{labels({**pairs, 'le': le})} {number(count)}")
+        lines.append(f"{name}_count{labels(pairs)} {number(histogram.count)}")
+        lines.append(f"{name}_sum{labels(pairs)} {number(histogram.sum or 0.0)}")
+    made = [(pairs, when) for pairs, when, _ in series]
     return lines + (_created(f"{name}_created", text, made) if created else [])
 
 
 def _created(name: str, text: str, series: Iterable[_Series]) -> list[str]:
     lines = header(name, "gauge", text)
-    return lines + [f"{name}{labels(said)} {number(when)}" for said, when in series]
+    return lines + [f"{name}{labels(pairs)} {number(when)}" for pairs, when in series]

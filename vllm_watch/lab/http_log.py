@@ -1,4 +1,4 @@
-"""What the API server's instrumentation counts of HTTP requests: the http_* families."""
+"""Counts of HTTP requests by the API server's instrumentation: the http_* families."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _ALL_BOUNDS = (
 
 
 class HttpLog:
-    """Series appear with the first request that needs them, in that order; `*_created` is when, in Unix s."""
+    """Series appear with the first request that needs them, in that order; `*_created` are Unix times."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count
@@ -58,7 +58,6 @@ class HttpLog:
         self.all_durations.observe(seconds)
 
     def fields(self) -> Mapping[str, Labelled] | None:
-        """As EngineSample has it; None before the first request."""
         if not self.requests:
             return None
         by_status: dict[str, float] = {}

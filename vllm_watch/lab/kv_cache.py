@@ -1,13 +1,13 @@
 """The paged KV cache of a simulated engine, exact to the block without a loop over requests.
 
-Every decoding request gets the same number of tokens in a step, so it takes a new block once per
-cycle of `block_size / step_tokens` steps. Counting how many requests take theirs at which step of
-the cycle is enough to know the blocks that any number of coming steps will take.
+Every decoding request gets the same number of tokens per step, so it takes a new block once per cycle
+of `block_size / step_tokens` steps. The number of requests at each step of the cycle is enough to
+compute the blocks that any number of steps takes.
 """
 
 
 class KvCache:
-    """Blocks in use, and what the coming decode steps will take."""
+    """Blocks in use, and blocks due in the next decode steps."""
 
     __slots__ = (
         "_cycle", "_due_twice", "block_size", "decode_kv_tokens", "leaked_blocks",
@@ -15,7 +15,7 @@ class KvCache:
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
-        """`step_tokens` is what each decoding request gets in a step and divides `block_size`."""
+        """`step_tokens`, per decoding request and step, must divide `block_size`."""
         if block_size % step_tokens:
             raise ValueError(f"{step_tokens} tokens a step do not divide a block of {block_size}")
         self.num_gpu_blocks = num_gpu_blocks
@@ -24,12 +24,11 @@ class KvCache:
         self.step = 0  # decode steps done since the engine started
         self.num_decoding = 0
         self.decode_kv_tokens = 0  # slots in use by decoding requests
-        self.used_blocks = 0  # by requests; leaked ones are not in it
+        self.used_blocks = 0  # by requests, without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        self._due_twice = [0] * (
-            2 * self._cycle
-        )  # two cycles in a row, so that a window is a slice
+        # Two cycles in a row, so that a window is a slice.
+        self._due_twice = [0] * (2 * self._cycle)
 
     @property
     def free_blocks(self) -> int:
@@ -37,27 +36,27 @@ class KvCache:
 
     @property
     def usage_ratio(self) -> float:
-        """What vLLM's gauge says: leaked blocks count as used, since no request can have them."""
+        """Return vLLM's gauge: leaked blocks count as used, since no request can get them."""
         return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
 
     def blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
     def blocks_due(self, steps: int) -> int:
-        """Blocks that the next `steps` decode steps will take together."""
+        """Return the blocks that the next `steps` decode steps take together."""
         cycles, rest = divmod(steps, self._cycle)
         start = self.step % self._cycle
         return cycles * self.num_decoding + sum(self._due_twice[start : start + rest])
 
     def steps_that_fit(self, steps: int) -> int:
-        """The most of the next `steps` decode steps that the free blocks allow."""
+        """Return how many of the next `steps` decode steps fit into the free blocks."""
         free = self.free_blocks
-        # A request takes at most one block per begun cycle: nearly always this settles it.
+        # A request takes at most one block per begun cycle; nearly always this bound is enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:
             return steps
-        low, high = 0, steps  # blocks_due grows with the steps: low fits, high does not
+        low, high = 0, steps  # bisect: `low` fits, `high` does not
         while high - low > 1:
             middle = (low + high) // 2
             if self.blocks_due(middle) <= free:
@@ -67,13 +66,12 @@ class KvCache:
         return low
 
     def take_steps(self, steps: int) -> None:
-        """Do `steps` decode steps; the caller has seen to it that they fit."""
         self.used_blocks += self.blocks_due(steps)
         self.decode_kv_tokens += self.num_decoding * self.step_tokens * steps
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Let a request whose prompt holds its blocks decode from now on; returns its phase."""
+        """Start decoding a prefilled request; return its phase in the cycle."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)
@@ -82,7 +80,7 @@ class KvCache:
         return phase
 
     def end_decoding(self, phase: int, kv_tokens: int) -> None:
-        """Give back all blocks of a decoding request that holds `kv_tokens` by now."""
+        """Free all blocks of a decoding request that holds `kv_tokens`."""
         self._count(phase, -1)
         self.num_decoding -= 1
         self.decode_kv_tokens -= kv_tokens

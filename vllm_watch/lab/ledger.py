@@ -1,4 +1,4 @@
-"""What one simulated engine has counted since it started: its counters and histograms."""
+"""Counters and histograms of one simulated engine since its start."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # a bound for an engine that nobody reads
+_FLUSH_REQUESTS = 1000  # bounds the buffer if the engine is never scraped
 
 
 class Ledger:
     """Counters, and histograms by the name of their field in `EngineSample`.
 
-    Finished requests are only kept at first and counted together when somebody reads.
+    Finished requests are buffered and counted together at the next read.
     """
 
     __slots__ = (
@@ -23,7 +23,7 @@ class Ledger:
     )  # fmt: skip
 
     def __init__(self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]) -> None:
-        """`bounds` by field; `reasons` are those that exist at 0 from the start (none in V0)."""
+        """`bounds` by field; series of `reasons` exist at 0 from the start (none in V0)."""
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
         self.prompt_tokens_external = 0
@@ -44,7 +44,7 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """`steps` steps in which each of `requests` got `step_tokens`; the first took `seconds`."""
+        """Count `steps` steps of `requests` with `step_tokens` each; the first took `seconds`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens * steps
         self.iteration_tokens.observe(tokens, steps)
@@ -53,7 +53,10 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """One such step that computed prompts as well; its histogram of tokens is left to the caller."""
+        """Count the decoding part of one step that also computed prompts.
+
+        The caller observes `iteration_tokens`.
+        """
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -62,12 +65,12 @@ class Ledger:
         return tokens
 
     def take_back(self, tokens: int) -> None:
-        """Of the steps counted last, so many tokens were beyond the end of a request."""
+        """Uncount tokens of the last steps that were beyond the end of a request."""
         self.generation_tokens -= tokens
         self.iteration_tokens.sum -= tokens
 
     def admitted(self, request: Request) -> None:
-        """A request is scheduled for the first time, and its prefix was looked up."""
+        """Count the prefix lookup of a request that is scheduled for the first time."""
         self.prefix_queries += request.prompt_tokens
         self.prefix_hits += request.started_cached_tokens
         if request.external_tokens:
@@ -75,9 +78,9 @@ class Ledger:
             self.external_hits += request.external_tokens
 
     def prompt_done(self, request: Request, now: float) -> int:
-        """A prompt is computed and gives its next token; returns the tokens that vLLM counts of it.
+        """Count a computed prompt and its next token; return the tokens that vLLM counts.
 
-        vLLM counts the prompt when it is done for the first time, and never again.
+        vLLM counts a prompt only the first time that it is computed.
         """
         tokens = 0
         if request.first_token_t < 0.0:
@@ -118,7 +121,7 @@ class Ledger:
 
 
 def _per_request(done: list[Request]) -> dict[str, list[float]]:
-    """What vLLM observes once per finished request, by field."""
+    """Return the values that vLLM observes once per finished request, by field."""
     started = [r for r in done if r.first_token_t >= 0.0]
     decode = [r.last_token_t - r.first_token_t for r in started]
     outputs: list[float] = [r.generated_tokens for r in done]

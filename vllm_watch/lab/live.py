@@ -1,4 +1,4 @@
-"""A scene in real time: every server of it on a port of its own, and a task that keeps time."""
+"""A scene in real time: one port per server, and a task that advances the scene."""
 
 import asyncio
 import time
@@ -7,14 +7,14 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.server import LabServer
 from vllm_watch.samples.target import Target
 
-# Simulated answers and faults become visible within this: a twentieth of the fastest scrape.
+# Simulated answers and faults become visible within this time: 1/20 of the shortest scrape interval.
 _TICK_SECONDS = 0.05
 
 
 class Live:
-    """Runs a scene at `speed` times real time; its Unix time begins at the present and runs as fast.
+    """Runs a scene at `speed` times real time; its Unix time starts at the present and runs as fast.
 
-    A scene that was begun in the past (`begin_at`), and was played up to now, goes on from there.
+    A scene that began in the past (`begin_at`) and was played up to now continues from there.
     """
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
@@ -34,7 +34,7 @@ class Live:
         await self.stop()
 
     async def start(self) -> list[Target]:
-        """Serve. Raises ServeError if a port cannot be had; then none is left open."""
+        """Serve. Raises ServeError if a port cannot be bound; then none stays open."""
         if not self.scene.epoch:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed
@@ -60,12 +60,11 @@ class Live:
             await server.stop()
 
     def advance(self) -> float:
-        """Bring the scene up to now; returns its time."""
         self.scene.advance((time.monotonic() - self._began_s) * self.speed)
         return self.scene.t
 
     def unix_time(self) -> float:
-        """The scene's Unix time, which runs at its speed."""
+        """Return the scene's Unix time, which runs at its speed."""
         return self.scene.epoch + self.advance()
 
     async def _keep_time(self) -> None:

@@ -1,4 +1,4 @@
-"""What /metrics of a simulated server says, as the records that reading its text would give."""
+"""The records that parsing the /metrics text of a simulated server would give."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _SPEC_SHARES = (0.55, 0.3, 0.15)  # of the accepted tokens, by position in the d
 
 
 def read(vllm: "SimulatedVllm") -> Reading:
-    """What /metrics, /version and /v1/models say together."""
+    """Return the combined content of /metrics, /version and /v1/models."""
     sample = _sample_v1 if vllm.release.engine_kind == "V1" else _sample_v0
     config = cache_config(vllm)
     http = vllm.http.fields()
@@ -37,17 +37,17 @@ def read(vllm: "SimulatedVllm") -> Reading:
 
 
 def _server(vllm: "SimulatedVllm") -> ServerSample:
-    alone = not vllm.release.multiprocess
+    single = not vllm.release.multiprocess
     return ServerSample(
         version=vllm.release.version,
         models=(vllm.model_name,),
         max_model_len=vllm.max_model_len,
         sleeping=vllm.sleep_level > 0,
         paused=vllm.paused,
-        process_start_time=vllm.epoch + vllm.process_start_t if alone else None,
-        process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding) if alone else None,
-        process_cpu_seconds=_cpu_seconds(vllm) if alone else None,
-        process_resident_memory_bytes=_resident_bytes(vllm) if alone else None,
+        process_start_time=vllm.epoch + vllm.process_start_t if single else None,
+        process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding) if single else None,
+        process_cpu_seconds=_cpu_seconds(vllm) if single else None,
+        process_resident_memory_bytes=_resident_bytes(vllm) if single else None,
     )
 
 
@@ -58,23 +58,23 @@ def _resident_bytes(vllm: "SimulatedVllm") -> float:
 def _cpu_seconds(vllm: "SimulatedVllm") -> float:
     tokens = sum(e.ledger.generation_tokens for e in vllm.engines)
     seconds = _IDLE_CPU_SHARE * (vllm.t - vllm.process_start_t) + _CPU_SECONDS_PER_TOKEN * tokens
-    return round(seconds, 2)  # as the kernel counts it, in ticks
+    return round(seconds, 2)  # the kernel counts in ticks
 
 
 def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
-    """Labels of cache_config_info: blocks are summed over data-parallel engines, as vLLM does it."""
+    """Return the labels of cache_config_info. Blocks are summed over data-parallel engines, as in vLLM."""
     release, config = vllm.release, vllm.config
     blocks = config.num_gpu_blocks * len(vllm.engines)
     tokens = config.num_gpu_blocks * config.block_size
-    said = {
+    pairs = {
         **release.cache_config,
         "block_size": str(config.block_size),
         "num_gpu_blocks": str(blocks),
     }
     if release.engine_kind == "V1":
-        said["kv_cache_size_tokens"] = str(tokens)
-        said["kv_cache_max_concurrency"] = str(tokens / vllm.max_model_len)
-    return said
+        pairs["kv_cache_size_tokens"] = str(tokens)
+        pairs["kv_cache_max_concurrency"] = str(tokens / vllm.max_model_len)
+    return pairs
 
 
 def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
@@ -85,7 +85,7 @@ def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
 
 
 def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
-    """Labels of lora_requests_info; adapters are joined with commas, as vLLM does it."""
+    """Return the labels of lora_requests_info. Adapters are joined with commas, as in vLLM."""
     return {
         "max_lora": str(vllm.max_loras),
         "running_lora_adapters": running,

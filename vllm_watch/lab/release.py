@@ -1,4 +1,4 @@
-"""What a vLLM release says on /metrics, as data: families in the order of the wire, buckets, labels."""
+"""The /metrics of a vLLM release as data: families in the order of the text, buckets, labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,19 +12,18 @@ TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 20
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family and the field of EngineSample that it shows.
+    """One family and the field of EngineSample that it exports.
 
-    Samples of a family whose field is None are absent. `label` is the one whose values are the keys
-    of a labelled field.
+    Samples are absent if the field is None. The keys of a labelled field are values of `label`.
     """
 
-    name: str  # as TYPE says it: counters with their _total
+    name: str  # as in the TYPE line: counters with _total
     type: str  # "gauge" | "counter" | "histogram" | "info"
     field: str
     help: str
     label: str = ""
     bounds: tuple[float, ...] = ()
-    server_wide: bool = False  # without an engine label, and once for all engines
+    server_wide: bool = False  # once for all engines, without an engine label
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,11 @@ class Release:
     engine_kind: str  # "V0" | "V1"
     families: tuple[Family, ...]
     cache_config: Mapping[str, str]  # labels of cache_config_info that do not depend on the engine
-    finished_reasons: tuple[str, ...]  # that exist at 0 from the start
+    finished_reasons: tuple[str, ...]  # their series exist at 0 from the start
     engine_label: bool = True
     http: bool = True  # the http_* families of its API server
     multiprocess: bool = False  # several processes share one registry: no process_*, no _created
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, ...]]:
-        """Upper bounds of each histogram, by field."""
         return {f.field: f.bounds for f in self.families if f.type == "histogram"}

@@ -1,4 +1,4 @@
-"""One request to a simulated engine: what the client asked for, what became of it, and who sends the next."""
+"""One request to a simulated engine: its parameters, its progress, and the workload that sent it."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ POOLING = "/v1/embeddings"
 class Request:
     """Sizes in tokens, times in seconds of the scene's clock.
 
-    A mutable, slotted class and no dataclass: the lab makes 20,000 of them in a second. The engine
-    owns everything below the first line of `__init__`.
+    A slotted class for speed: the lab creates 20,000 in a second. The attributes that are not arguments
+    of `__init__` belong to the engine.
     """
 
     __slots__ = (
@@ -36,10 +36,10 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` 0 is a pooling request; `cached_tokens` is the prefix that the cache may hold.
+        """`output_tokens` is 0 for a pooling request; `cached_tokens` is the prefix that may be cached.
 
-        `external_tokens` of the prompt come computed from another instance (disaggregated prefill).
-        `on_finish` is called once, whatever the end: see `finish_reason`.
+        `external_tokens` of the prompt were computed by another instance (disaggregated prefill).
+        `on_finish` is called once, whatever the `finish_reason`.
         """
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
@@ -52,7 +52,7 @@ class Request:
         self.finish_reason = finish_reason
         self.on_finish = on_finish
 
-        self.client: Workload | None = None  # whom to ask what comes next
+        self.client: Workload | None = None  # sends the next request
         self.queued_t = arrival_t
         self.scheduled_t = -1.0  # first time; -1: never
         self.first_token_t = -1.0
@@ -60,10 +60,10 @@ class Request:
         self.finish_t = -1.0
         self.generated_tokens = 0
         self.preemptions = 0
-        self.started_cached_tokens = 0  # what the cache really held when it was first scheduled
-        self.prefill_target_tokens = prompt_tokens  # with the generated ones after a preemption
+        self.started_cached_tokens = 0  # cached when first scheduled
+        self.prefill_target_tokens = prompt_tokens  # after a preemption plus the generated ones
         self.computed_tokens = 0
-        self.blocks = 0  # held during prefill; while decoding they follow from the step count
+        self.blocks = 0  # held during prefill; while decoding, the step count gives them
         self.phase = 0
         self.decode_start_step = -1  # -1: not decoding
         self.kv_start_tokens = 0  # slots in use when decoding began
@@ -71,15 +71,15 @@ class Request:
 
 
 class Workload:
-    """The contract of whoever sends requests; by itself it is silence."""
+    """The interface of request senders. This base class sends nothing."""
 
     def arrivals(self, until_t: float) -> list[Request]:
-        """The requests that arrive since the last call and up to `until_t`, in order."""
+        """Return the requests that arrive after the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:
-        """What its client sends next, if that depends on this end."""
+        """Return the client's next request, if it waits for the end of this one."""
         return None
 
     def rejected(self, request: Request, t: float) -> None:
-        """The server did not take it, or lost it, at `t`."""
+        """Handle a request that the server refused or lost at `t`."""

@@ -1,4 +1,4 @@
-"""Simulated servers, their GPUs and a script of what happens to them, on one clock."""
+"""Simulated servers, their GPUs and a script of events, on one clock."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,16 +6,16 @@ from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.vllm import SimulatedVllm
 
 Script = Callable[["Scene"], Iterator[float]]
-"""Does something and yields the seconds to wait until it goes on, like a person with a stop watch."""
+"""Acts, and yields the seconds to wait before its next action."""
 
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""From the start of one server's process to the next: those of one moment are taken for one engine by the restarts."""
+"""Between the process starts of two servers: restart logic identifies an engine by its start time."""
 
 
 class Scene:
-    """Time begins at 0; `begin_at` says which Unix time that is."""
+    """Time begins at 0; `begin_at` sets the Unix time of 0."""
 
     def __init__(
         self,
@@ -36,20 +36,19 @@ class Scene:
         return self.servers[name]
 
     def begin_at(self, epoch: float) -> None:
-        """Let the scene's time 0 be this Unix time; to be said before anything happens."""
+        """Set the Unix time of the scene's time 0. Call it before anything happens."""
         self.epoch = epoch
         for server in self.servers.values():
             server.epoch = epoch
 
     def advance(self, until_t: float) -> None:
-        """Let everything happen that happens by `until_t`."""
         self.play(until_t)
         for server in self.servers.values():
             server.advance(until_t)
         self.t = max(self.t, until_t)
 
     def play(self, until_t: float) -> None:
-        """Let the script go on up to `until_t`, and the servers only as far as it needs them."""
+        """Run the script up to `until_t`, and the servers up to its last action."""
         while self._script is not None and self._wake_t <= until_t:
             for server in self.servers.values():
                 server.advance(self._wake_t)

@@ -1,7 +1,7 @@
-"""What happens in the stories, as scripts: do something, then wait so many seconds.
+"""The scripts of the stories: act, then wait for the yielded seconds.
 
-Unless it says otherwise a story begins with two minutes of health, and its trouble lasts three: long
-enough for every window that signals have, short enough to watch.
+Most stories begin with two healthy minutes, and their trouble lasts three: long enough for every
+window of the signals, short enough to watch.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,13 @@ L40S = EngineConfig(
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
 _COLD_START_SECONDS = 900.0
-_DRAIN_SECONDS = (
-    30.0  # what orchestrators grant by default: Kubernetes' terminationGracePeriodSeconds
-)
-_LINGER_SECONDS = 40.0  # seen after SIGTERM with a request in flight (vLLM 0.32)
+_DRAIN_SECONDS = 30.0  # Kubernetes' default terminationGracePeriodSeconds
+_LINGER_SECONDS = 40.0  # measured after SIGTERM with a request in flight (vLLM 0.32)
 _SEVEN_DAYS_SECONDS = 604_800.0
 
 
 def demo(scene: Scene) -> Iterator[float]:
-    """One trouble after the other on "batch", each with a recovery, for as long as anybody looks."""
+    """Endlessly inject one fault after another into "batch", each with a recovery."""
     if scene.rack is not None:
         scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
     yield 20.0
@@ -49,7 +47,7 @@ def demo(scene: Scene) -> Iterator[float]:
 
 
 def with_fault(slug: str) -> Script:
-    """A fault begins and ends."""
+    """Return a script in which a fault begins and ends."""
 
     def script(scene: Scene) -> Iterator[float]:
         yield HEALTH_SECONDS
@@ -61,7 +59,7 @@ def with_fault(slug: str) -> Script:
 
 
 def idle_wedged(scene: Scene) -> Iterator[float]:
-    """Nobody asks any more, and then the engine core stops: nothing shows it but a request."""
+    """Traffic ends, then the engine core hangs: only a request can reveal it."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -74,7 +72,7 @@ def idle_wedged(scene: Scene) -> Iterator[float]:
 
 
 def overload(scene: Scene) -> Iterator[float]:
-    """The load grows beyond what the engine can do."""
+    """The load exceeds the capacity of the engine."""
     workload = _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = _OVERLOAD_PER_SECOND
@@ -83,12 +81,12 @@ def overload(scene: Scene) -> Iterator[float]:
 
 
 def sleep_wake(scene: Scene) -> Iterator[float]:
-    """Asleep at either level, with nobody asking meanwhile."""
+    """The engine sleeps at level 1, later at level 2, without traffic."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     for level in (1, 2):
         yield HEALTH_SECONDS
         workload.per_second = 0.0
-        yield TROUBLE_SECONDS / 3  # the last answers are finished by then
+        yield TROUBLE_SECONDS / 3  # enough for the last answers to finish
         vllm.sleep(level)
         yield TROUBLE_SECONDS
         vllm.wake_up()
@@ -110,7 +108,7 @@ def scale_up(scene: Scene) -> Iterator[float]:
 
 
 def rolling_update(scene: Scene) -> Iterator[float]:
-    """Another model comes up in the same place; before that the requests were sent elsewhere."""
+    """Another model starts at the same address, after traffic was drained."""
     workload = _open(scene["vllm"])
     yield HEALTH_SECONDS - _DRAIN_SECONDS
     workload.per_second = 0.0
@@ -121,7 +119,7 @@ def rolling_update(scene: Scene) -> Iterator[float]:
 
 
 def sigterm_update(scene: Scene) -> Iterator[float]:
-    """Nobody drains: SIGTERM closes the port at once, and the process lives on for a while."""
+    """SIGTERM without a drain closes the port at once; the process lingers."""
     scene["vllm"].process_seen = True
     yield HEALTH_SECONDS
     yield from _until_several_run(scene["vllm"])
@@ -131,7 +129,7 @@ def sigterm_update(scene: Scene) -> Iterator[float]:
 
 
 def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM with --shutdown-timeout: what runs may end, what comes is aborted, then the port closes."""
+    """SIGTERM with --shutdown-timeout: running requests may end, new ones are aborted, then the port closes."""
     vllm = scene["vllm"]
     yield HEALTH_SECONDS
     yield from _until_several_run(vllm)
@@ -163,7 +161,7 @@ def cold_start(scene: Scene) -> Iterator[float]:
 
 
 def scale_to_zero(scene: Scene) -> Iterator[float]:
-    """Demand ends, then the server does; both come back."""
+    """Traffic ends, then the server stops; both return."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -176,7 +174,7 @@ def scale_to_zero(scene: Scene) -> Iterator[float]:
 
 
 def orphaned_worker(scene: Scene) -> Iterator[float]:
-    """The API server is killed, its engine core lives on."""
+    """The API server is killed; its engine core survives."""
     vllm, rack = scene["vllm"], scene.rack
     yield HEALTH_SECONDS
     if rack is not None:

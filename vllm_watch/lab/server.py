@@ -1,4 +1,4 @@
-"""One simulated server on a real port: vLLM's endpoints, and its faults as they look on the wire."""
+"""One simulated server on a real port: vLLM's endpoints, and its faults as clients see them."""
 
 import asyncio
 import gzip
@@ -16,18 +16,18 @@ from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.request import CHAT, COMPLETIONS, Request
 from vllm_watch.lab.vllm import SimulatedVllm
 
-# As prometheus_client names the text format from 0.23 on; the format is the old one.
+# The content type of prometheus_client since 0.23; the format is unchanged.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
 _DEFAULT_MAX_TOKENS = 16  # vLLM's own default for /v1/completions
-_COMPLETION_SECONDS_MAX = 3600.0  # nobody waits longer for a simulated answer
-_CLOSE_SECONDS = 0.01  # a killed process says no goodbye; aiohttp takes 0 for "wait for ever"
+_COMPLETION_SECONDS_MAX = 3600.0
+_CLOSE_SECONDS = 0.01  # a killed process closes at once; for aiohttp 0 means no limit
 _BODY_BYTES_MAX = 8 << 20
 
 
 class LabServer:
-    """Serves one `SimulatedVllm`. The port is ours from `start` to `stop`, also while it refuses."""
+    """Serves one `SimulatedVllm`. It owns the port from `start` to `stop`, also while it refuses."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LabServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`advance` brings the simulation up to now and returns the scene's time."""
+        """`advance` advances the simulation to the present and returns the scene's time."""
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)
@@ -44,7 +44,7 @@ class LabServer:
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._incarnation = 0
-        self._reads_again = asyncio.Event()
+        self._api_resumed = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -59,7 +59,7 @@ class LabServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Take the port, and serve if the simulated process does. Raises ServeError if it is taken."""
+        """Reserve the port, and serve if the simulated process does. Raises ServeError if it is taken."""
         self._reserved = self._bind()
         self._port = self._reserved.getsockname()[1]
         await self.follow()
@@ -71,20 +71,20 @@ class LabServer:
             self._reserved = None
 
     async def follow(self) -> None:
-        """Listen or refuse as the simulated process does by now; to be called often."""
+        """Listen or refuse like the simulated process. Call it often."""
         vllm = self.vllm
         if self._runner is not None and (not vllm.serving or vllm.incarnation != self._incarnation):
             await self._close()
         if self._runner is None and vllm.serving:
             await self._open()
         if not vllm.api_hung:
-            self._reads_again.set()
+            self._api_resumed.set()
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
-        # Two sockets may share an address as long as one at most listens: the one that never does
-        # keeps the port for us, and a connection to it is refused by the kernel.
+        # With SO_REUSEADDR two sockets can share an address if at most one listens. The one that never
+        # listens reserves the port; without a listener the kernel refuses connections.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((self._host, self._port))
@@ -98,7 +98,7 @@ class LabServer:
 
     async def _open(self) -> None:
         app = web.Application(
-            middlewares=[self._as_alive_as_the_process], client_max_size=_BODY_BYTES_MAX
+            middlewares=[self._hang_or_authorize], client_max_size=_BODY_BYTES_MAX
         )
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
@@ -109,7 +109,7 @@ class LabServer:
         if self.vllm.generates:
             app.router.add_post(COMPLETIONS, self._completions)
             app.router.add_post(CHAT, self._completions)
-        # A client that goes away must free the pages of its request: hence the cancellation.
+        # Cancellation frees the pages of a request if its client disconnects.
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )
@@ -123,13 +123,13 @@ class LabServer:
             await runner.cleanup()
 
     @web.middleware
-    async def _as_alive_as_the_process(
+    async def _hang_or_authorize(
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         self._advance()
-        while self.vllm.api_hung:  # a stopped process: the kernel accepts, nobody reads
-            self._reads_again.clear()
-            await self._reads_again.wait()
+        while self.vllm.api_hung:  # a stopped process: the kernel accepts connections
+            self._api_resumed.clear()
+            await self._api_resumed.wait()
         key = self.vllm.api_key
         guarded = key is not None and request.path.startswith("/v1")
         if guarded and request.headers.get("Authorization") != f"Bearer {key}":
@@ -174,17 +174,15 @@ class LabServer:
 
     async def _completions(self, request: web.Request) -> web.Response:
         try:
-            asked = json.loads(await request.read())
-            prompt_tokens, max_tokens = (
-                _prompt_tokens(asked),
-                int(asked.get("max_tokens") or _DEFAULT_MAX_TOKENS),
-            )
+            body = json.loads(await request.read())
+            prompt_tokens = _prompt_tokens(body)
+            max_tokens = int(body.get("max_tokens") or _DEFAULT_MAX_TOKENS)
         except (ValueError, TypeError, AttributeError) as error:
             return _refusal(400, f"not a completion request: {error}")
         vllm = self.vllm
-        if (model := asked.get("model") or vllm.model_name) != vllm.model_name:
-            said = f"The model `{model}` does not exist. Valid aliases: {vllm.model_name}."
-            return _refusal(404, said)
+        if (model := body.get("model") or vllm.model_name) != vllm.model_name:
+            message = f"The model `{model}` does not exist. Valid aliases: {vllm.model_name}."
+            return _refusal(404, message)
         try:
             engine = _engine(request, len(vllm.engines))
         except ValueError as error:
@@ -210,7 +208,7 @@ class LabServer:
 
 
 def _engine(request: web.Request, engines: int) -> int | None:
-    """The engine that a client asks for; None: the next in turn. Raises ValueError for one there is not."""
+    """Return the engine that the client requests, None for any. Raises ValueError if it does not exist."""
     rank = request.headers.get("X-data-parallel-rank")
     if rank is None or not rank.isdecimal():
         return None
@@ -224,9 +222,9 @@ def _resolve(done: "asyncio.Future[None]", _: Request) -> None:
         done.set_result(None)
 
 
-def _prompt_tokens(asked: dict[str, object]) -> int:
-    """Of a prompt as text, as token ids, or as chat messages; at least one."""
-    prompt = asked.get("prompt", asked.get("messages", ""))
+def _prompt_tokens(body: dict[str, object]) -> int:
+    """Return the tokens of a prompt (text, token ids or chat messages), at least 1."""
+    prompt = body.get("prompt", body.get("messages", ""))
     if isinstance(prompt, list) and all(isinstance(token, int) for token in prompt):
         return max(1, len(prompt))
     text = prompt if isinstance(prompt, str) else json.dumps(prompt)

@@ -1,4 +1,4 @@
-"""Named stories: small fleets to which something happens, for the demo, tests and soak runs."""
+"""Named stories: small fleets with scripted events, for the demo, tests and soak runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`build(seed)` sets the scene again; the same seed gives the same story."""
+    """`build(seed)` creates a new scene; the same seed gives the same story."""
 
     slug: str
     title: str
@@ -28,14 +28,14 @@ class Story:
 
 
 def _rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - to be repeatable, not secret
+    return Random(seed)  # noqa: S311 - repeatable, not secret
 
 
 def load(
     rng: Random, per_second: float = USUAL_PER_SECOND, *, prompt_tokens: int = 2500,
     output_tokens: int = 200, external: bool = False, loras: tuple[str, ...] = (),
 ) -> OpenLoop:  # fmt: skip
-    """Retrieval-augmented chat: long prompts with a common part, answers of some 200 tokens."""
+    """Return a load of retrieval-augmented chat: long prompts with a shared prefix, answers of about 200 tokens."""
     sizes = Sizes(
         rng, prompt_tokens=prompt_tokens, output_tokens=output_tokens, spread=0.5,
         external=external, loras=loras,
@@ -50,9 +50,9 @@ def _one(
     config: EngineConfig = L40S,
     num_engines: int = 1,
     num_gpus: int | None = None,
-    **server: Any,  # as SimulatedVllm takes them
+    **server: Any,  # arguments of SimulatedVllm
 ) -> Callable[[int], Scene]:
-    """A story of one server called "vllm" on GPUs of its own."""
+    """Return the `build` of a story with one server, "vllm", on its own GPUs."""
 
     def build(seed: int) -> Scene:
         vllm = SimulatedVllm(
@@ -75,7 +75,7 @@ def _fleet(seed: int) -> Scene:
     return Scene(servers)
 
 
-_APART_SECONDS = 3.0
+_START_INTERVAL_SECONDS = 3.0
 
 
 def _demo(seed: int) -> Scene:
@@ -91,10 +91,9 @@ def _demo(seed: int) -> Scene:
         _demo_server("batch", clients),
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
-    for later, server in enumerate(
-        servers
-    ):  # one after another, by which their GPUs are told apart
-        server.process_start_t = _APART_SECONDS * (later - len(servers))
+    for index, server in enumerate(servers):
+        # Different start times map GPU processes to servers.
+        server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)
     rack.place(servers[1], 1, 2)
@@ -113,8 +112,8 @@ def _fault_stories() -> list[Story]:
 
 
 _ALL = [
-    Story("demo", "Four servers, one of which runs into one trouble after the other.", _demo),
-    Story("healthy", "One server at a third of what it can do.", _one()),
+    Story("demo", "Four servers, one of them with one fault after another.", _demo),
+    Story("healthy", "One server at a third of its capacity.", _one()),
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
     *_fault_stories(),
     Story(
@@ -124,7 +123,7 @@ _ALL = [
     ),
     Story(
         "overload",
-        "More requests than the engine can serve, then the usual again.",
+        "More requests than the engine can serve, then the usual load.",
         _one(scripts.overload),
     ),
     Story(
@@ -142,7 +141,7 @@ _ALL = [
     ),
     Story(
         "decode_only",
-        "The decode half of a disaggregated pair: prompts arrive computed.",
+        "The decode half of a disaggregated pair: prompts arrive already computed.",
         _one(workload=lambda rng: load(rng, 2.0, external=True)),
     ),
     Story(
@@ -157,7 +156,7 @@ _ALL = [
     ),
     Story(
         "elastic_scale_up",
-        "Two engines become four: counters begin again in the same process.",
+        "Two engines become four: counters restart from 0 in the same process.",
         _one(scripts.scale_up, num_engines=2, num_gpus=4),
     ),
     Story(

@@ -1,7 +1,7 @@
 """One simulated vLLM server: an API server process and the engines behind it, in virtual time.
 
-It knows what each part can see: a stopped engine core leaves an API server that goes on answering,
-a stopped API server leaves engines that go on computing, and a killed process leaves nothing.
+The parts fail independently: while the engine core is stopped, the API server answers; while the API
+server is stopped, the engines compute; a killed process ends both.
 """
 
 from functools import partial
@@ -15,16 +15,16 @@ from vllm_watch.lab.release import Release
 from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request, Workload
 
-_BYTES_PER_TOKEN = 4  # English text, near enough for the sizes of HTTP bodies
+_BYTES_PER_TOKEN = 4  # English text; approximates the sizes of HTTP bodies
 _RESTART_SECONDS = 20.0  # an 8B model from the page cache
-_LORA_SETS_MAX = 64  # vLLM keeps every label set that ever was; the lab stops here
+_LORA_SETS_MAX = 64  # vLLM has no limit and keeps every label set forever
 
 
 class SimulatedVllm:
-    """Times are seconds of the scene's clock; `epoch` is the Unix time at which that clock began."""
+    """Times are seconds on the scene's clock; `epoch` is the Unix time of its 0."""
 
     host_leak_bytes_per_second = 0.0
-    """By so much the memory of the API server grows, from its start on. May be set at any time."""
+    """Memory growth of the API server since its start. May be set at any time."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class SimulatedVllm:
         serving: bool = True,
         generates: bool = True,
     ) -> None:
-        """`generates`: has it the routes for completions? A pooling model has not.
+        """`generates` is False for a pooling model, which has no routes for completions.
 
-        `spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it).
+        `spec_tokens` are drafted per step with speculative decoding; `config.step_tokens` are generated.
         """
         self.name = name
         self.group = group
@@ -64,24 +64,22 @@ class SimulatedVllm:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
-        self.dead = False  # the engine core is gone, the API server is not
+        self.dead = False  # the engine core is gone, the API server runs
         self.paused = False
-        self.draining = False  # asked to end: it finishes what it has and takes nothing new
-        self.process_seen = False  # does the watcher see this host's processes?
+        self.draining = False  # shutting down: finishes running requests, refuses new ones
+        self.process_seen = False  # whether the watcher can see this host's processes
         self.sleep_level = 0
-        self.faults: dict[str, None] = {}  # those that hold, oldest first
+        self.faults: dict[str, None] = {}  # active ones, oldest first
         self.pins: list[tuple[Engine, Request]] = []
-        self.leaks: list[
-            tuple[float, float, float]
-        ] = []  # since, ramp seconds, share of the blocks
+        self.leaks: list[tuple[float, float, float]] = []  # since, ramp seconds, block share
         self.lora_sets: dict[tuple[str, str], float] = {}  # running, waiting adapters → last seen
         self.http = HttpLog()
         self.incarnation = 0  # processes started so far
         self.process_start_t = 0.0
-        self.created_t = 0.0  # when the engines' counters were made
+        self.created_t = 0.0  # creation of the engines' counters
         self._ready_t: float | None = None
-        self._lingers_until_t = 0.0  # a process that was stopped is there until then
-        self._held: list[Request] = []  # sent to an API server that does not read
+        self._lingers_until_t = 0.0  # a stopped process exists until then
+        self._held: list[Request] = []  # sent while the API server hangs
         self._next_engine = 0
         if serving:
             self.incarnation = 1
@@ -91,12 +89,12 @@ class SimulatedVllm:
 
     @property
     def serving(self) -> bool:
-        """Does its port accept connections?"""
+        """Return True if its port accepts connections."""
         return bool(self.engines)
 
     @property
     def alive(self) -> bool:
-        """Is there a process, be it one that loads or one that was told to end?"""
+        """Return True if a process exists, also while it loads or shuts down."""
         return self.serving or self._ready_t is not None or self.t < self._lingers_until_t
 
     @property
@@ -107,23 +105,23 @@ class SimulatedVllm:
 
     @property
     def loaded_ratio(self) -> float:
-        """How far a start has come, 0 to 1; 0 without a process, 1 when serving."""
+        """Return the progress of a start, 0 to 1; 0 without a process, 1 when serving."""
         if self._ready_t is None:
             return float(self.serving)
         whole = self._ready_t - self.process_start_t
         return min(1.0, (self.t - self.process_start_t) / whole) if whole > 0.0 else 0.0
 
     def start(self, load_seconds: float = _RESTART_SECONDS) -> None:
-        """Start the process if there is none; it serves once the model is loaded."""
+        """Start the process if none runs; it serves once the model is loaded."""
         if not self.serving and self._ready_t is None:
             self.incarnation += 1
             self.process_start_t = self.t
             self._ready_t = self.t + load_seconds
 
     def stop(self, linger_seconds: float = 0.0) -> None:
-        """Close the port at once; whoever waits for an answer gets none.
+        """Close the port at once; requests in flight fail.
 
-        Killed, the process is gone with it; after SIGTERM it may be there for `linger_seconds` more.
+        After SIGTERM, unlike SIGKILL, the process may exist for `linger_seconds` more.
         """
         self._ready_t = None
         self._lingers_until_t = self.t + linger_seconds
@@ -135,7 +133,7 @@ class SimulatedVllm:
         self.api_hung = self.dead = self.paused = self.draining = False
         self.sleep_level = 0
         for request in known:
-            if request.arrival_t > self.t:  # its client has yet to send it
+            if request.arrival_t > self.t:  # not sent yet
                 self._refuse(request, request.arrival_t)
                 continue
             request.finish_reason = "error"
@@ -156,14 +154,12 @@ class SimulatedVllm:
         return Engine(self.config, release.bounds, release.finished_reasons, now=t, on_finish=ended)
 
     def advance(self, until_t: float) -> None:
-        """Let everything happen that happens by `until_t`."""
         if self._ready_t is not None and self._ready_t <= until_t:
             ready_t = self._ready_t
             self._feed(ready_t)
             self._begin(ready_t)
-        while (
-            self.leaks and (tick_t := floor(self.t + 1.0)) < until_t
-        ):  # a leak grows in stairs of 1 s
+        # A leak grows in stairs of 1 s.
+        while self.leaks and (tick_t := floor(self.t + 1.0)) < until_t:
             self._run(tick_t)
         self._run(until_t)
 
@@ -179,7 +175,7 @@ class SimulatedVllm:
 
     def _feed(self, until_t: float) -> None:
         workload = self.workload
-        while requests := workload.arrivals(until_t):  # again: who is refused may try once more
+        while requests := workload.arrivals(until_t):  # loop: refused clients may retry
             for request in requests:
                 request.client = workload
                 if not self.submit(request):
@@ -188,10 +184,7 @@ class SimulatedVllm:
     # --- requests ---------------------------------------------------------------------------
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """Take a request; False if the server refuses it, or if there is none.
-
-        `engine` it is for; None: the next in turn.
-        """
+        """Submit a request to an engine (None: round-robin). Return False if refused or not serving."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -218,7 +211,6 @@ class SimulatedVllm:
             request.client.rejected(request, t)
 
     def abort(self, request: Request) -> None:
-        """The client of a request went away."""
         if request in self._held:
             self._held.remove(request)
         for engine in self.engines:
@@ -248,14 +240,14 @@ class SimulatedVllm:
                 response_bytes=request.generated_tokens * _BYTES_PER_TOKEN,
             )
 
-    # --- what operators do ------------------------------------------------------------------
+    # --- operator actions -------------------------------------------------------------------
 
     def drain(self) -> None:
-        """SIGTERM with --shutdown-timeout (0.18 and later): running requests end, new ones are aborted."""
+        """Let running requests end and abort new ones: SIGTERM with --shutdown-timeout (0.18 and later)."""
         self.draining = True
 
     def sleep(self, level: int) -> None:
-        """Offload the weights (1) or drop them (2); the KV cache goes either way."""
+        """Offload the weights (level 1) or drop them (2); both drop the KV cache."""
         self.sleep_level = level
         for engine in self.engines:
             engine.freeze(self.t)
@@ -267,7 +259,7 @@ class SimulatedVllm:
             engine.thaw(self.t)
 
     def scale_up(self, num_engines: int) -> None:
-        """Elastic scale-up: more engines in the same process, and every counter made anew."""
+        """Add engines to the same process (elastic scale-up), which resets every counter."""
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:
@@ -276,25 +268,24 @@ class SimulatedVllm:
             self.engines.append(self._new_engine(len(self.engines), self.t))
 
     def replace_model(self, config: EngineConfig) -> None:
-        """Serve another model under the same name from the next start on."""
+        """Serve another model under the same name after the next start."""
         self.config = config
 
     # --- faults -----------------------------------------------------------------------------
 
     def fault(self, slug: str, **options: float) -> None:
-        """Let one of `faults.FAULTS` begin now. Raises KeyError for one that there is not."""
+        """Begin one of `faults.FAULTS` now. Raises KeyError if it does not exist."""
         FAULTS[slug].begin(self, **options)
         self.faults[slug] = None
 
     def clear(self, slug: str | None = None) -> None:
-        """Undo a fault, or all of them."""
         for each in [slug] if slug else reversed(list(self.faults)):
             if each in self.faults:
                 del self.faults[each]
                 FAULTS[each].end(self)
 
     def resume_api(self) -> None:
-        """The API server reads again: all that was sent meanwhile arrives now."""
+        """Resume the API server; requests sent during the hang arrive now."""
         self.api_hung = False
         held, self._held = self._held, []
         for request in held:
@@ -310,7 +301,7 @@ class SimulatedVllm:
         )
         for engine in self.engines:
             wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
-            # Only a page that a request gives back can get lost.
+            # Only pages that requests free can leak.
             engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
 
     def _note_loras(self) -> None:

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-_EXPONENT_FROM_DIGITS = 6  # integer digits from which on prometheus_client writes 1.0e+06
+_EXPONENT_FROM_DIGITS = 6  # with more integer digits prometheus_client writes 1.0e+06
 
 
 def header(name: str, kind: str, text: str) -> list[str]:
-    """The two comment lines before a family's samples."""
+    """Return the HELP and TYPE lines of a family."""
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """In the order of their names; nothing at all where there are none."""
+    """Return the labels sorted by name; empty if there are none."""
     if not pairs:
         return ""
     inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in sorted(pairs))
@@ -23,7 +23,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """As Go would write it, which is what prometheus_client imitates."""
+    """Format a number like Go, as prometheus_client does."""
     text = repr(float(value))
     dot = text.find(".")
     if value > 0 and dot > _EXPONENT_FROM_DIGITS:

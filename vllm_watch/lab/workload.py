@@ -1,4 +1,4 @@
-"""Who asks a simulated server for what, and when: seeded generators of requests."""
+"""Seeded generators of requests to a simulated server."""
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
@@ -6,9 +6,8 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-_SHAPES = (
-    512  # request sizes are drawn from a table of this many, which costs a tenth of drawing anew
-)
+# Request sizes come from a table of this length, which costs a tenth of drawing each.
+_SHAPES = 512
 
 
 class Sizes:
@@ -27,13 +26,13 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0 pools, 1 prefills only.
+        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0: pooling, 1: prefill only.
 
-        `cached_share` of the prompt is a prefix that others have too; `external` prompts come computed.
+        `cached_share` of each prompt is a shared prefix; `external` prompts were computed elsewhere.
         """
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy asks for a prefill
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # a proxy requests a prefill so
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -48,9 +47,7 @@ class Sizes:
 
     def draw(self, arrival_t: float) -> Request:
         rng = self._rng
-        number = int(
-            rng.random() * 1_000_003
-        )  # one draw serves several choices: it is the hot path
+        number = int(rng.random() * 1_000_003)  # one draw for several choices: a hot path
         prompt, output, cached = self._shapes[number % _SHAPES]
         return Request(
             prompt,
@@ -66,7 +63,7 @@ class Sizes:
 
 
 class OpenLoop(Workload):
-    """Arrivals that do not care how the server fares: a Poisson process, with a changing rate or not."""
+    """A Poisson process of arrivals, independent of the server's answers; the rate may change."""
 
     def __init__(
         self,
@@ -75,37 +72,37 @@ class OpenLoop(Workload):
         per_second: float,
         shape: Callable[[float], float] | None = None,
     ) -> None:
-        """`shape` gives the share (0 to 1) of `per_second` that holds at a time; None: always all of it."""
+        """`shape` returns the share (0 to 1) of `per_second` at a time; None: always 1."""
         self._rng = rng
         self._sizes = sizes
         self._shape = shape
         self._next_t: float | None = None
         self._now = 0.0
-        self.per_second = per_second  # may be changed at any time; 0 is silence
+        self.per_second = per_second  # may be changed at any time; 0 sends nothing
 
     def arrivals(self, until_t: float) -> list[Request]:
-        come: list[Request] = []
+        arrived: list[Request] = []
         if self.per_second > 0.0:
             rng, shape, rate = self._rng, self._shape, self.per_second
             t = self._now + rng.expovariate(rate) if self._next_t is None else self._next_t
             while t <= until_t:
                 if shape is None or rng.random() < shape(t):
-                    come.append(self._sizes.draw(t))
+                    arrived.append(self._sizes.draw(t))
                 t += rng.expovariate(rate)
             self._next_t = t
         else:
             self._next_t = None
         self._now = until_t
-        return come
+        return arrived
 
 
 class ClosedLoop(Workload):
-    """A number of clients, each of which waits for its answer and thinks before it asks again."""
+    """A number of clients; each waits for its answer and thinks before its next request."""
 
     RETRY_SECONDS = 1.0
 
     def __init__(self, rng: Random, sizes: Sizes, clients: int, think_seconds: float = 1.0) -> None:
-        """`think_seconds` is a mean; clients begin spread over it."""
+        """`think_seconds` is a mean; the clients' first requests are spread over it."""
         self._rng = rng
         self._sizes = sizes
         self._think_seconds = think_seconds
@@ -113,10 +110,10 @@ class ClosedLoop(Workload):
         heapify(self._sends)
 
     def arrivals(self, until_t: float) -> list[Request]:
-        come = []
+        arrived = []
         while self._sends and self._sends[0] <= until_t:
-            come.append(self._sizes.draw(heappop(self._sends)))
-        return come
+            arrived.append(self._sizes.draw(heappop(self._sends)))
+        return arrived
 
     def finished(self, request: Request) -> Request | None:
         return self._sizes.draw(request.finish_t + self._rng.expovariate(1.0 / self._think_seconds))
@@ -128,7 +125,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Bursts at the full rate, of exponential length, with calm spells at `low` between them."""
+    """Return a shape of bursts at the full rate and calm spells at `low`, both of exponential length."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:

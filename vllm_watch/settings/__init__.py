@@ -1,1 +1,1 @@
-"""What can be set: the pieces of the configuration, each checked on its own and explained."""
+"""The sections of the configuration: models with defaults, reasons and validation."""

@@ -1,4 +1,4 @@
-"""Who may ask over HTTP, and change something."""
+"""Access to the HTTP API: host names and tokens."""
 
 import re
 from typing import Literal
@@ -13,28 +13,27 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
 class TokenSettings(Settings):
-    """A bearer token of one person or program, by name: the name stands in the journal."""
+    """A bearer token of one person or program; its name appears in the journal."""
 
     name: Name
-    """Who it is: a slug, unique."""
+    """Its owner: a slug, unique."""
 
     file: FilePath
-    """File with the token (at least 16 characters), read again when it changes; readable by nobody but
-    vllm-watch."""
+    """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
 
     may: tuple[Right, ...] = RIGHTS
-    """What it may be used for.
+    """Its rights.
     Default: all of them
-    Why: A person does all; a program gets one."""
+    Why: A person needs all; a program needs one."""
 
 
 class ApiSettings(Sections):
-    """Who may ask over HTTP. The endpoints that change something do not exist without tokens."""
+    """Access to the HTTP API. Endpoints that change something do not exist without tokens."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
-    """Further names by which vllm-watch is reached. On loopback it answers to `localhost`, `127.0.0.1` and
-    `::1` only; on a network address to every name, or, with this list, to these and to addresses.
-    Why: A name that somebody else can point here lets a web page read along."""
+    """Additional host names of vllm-watch. On loopback it accepts `localhost`, `127.0.0.1` and `::1` only; on a
+    network address any name, or, with this list, these names and IP addresses.
+    Why: Against DNS rebinding: a foreign name that resolves here would let web pages read the API."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 
@@ -55,7 +54,7 @@ class ApiSettings(Sections):
     def _unique(cls, tokens: tuple[TokenSettings, ...]) -> tuple[TokenSettings, ...]:
         names = [token.name for token in tokens]
         found = [
-            Problem((number, "name"), f"{quoted(name)} stands twice", "give each its own name")
+            Problem((number, "name"), f"{quoted(name)} is used twice", "give each its own name")
             for number, name in enumerate(names)
             if name in names[:number]
         ]

@@ -1,7 +1,7 @@
-"""What every settings model stands on: strictness, scalar types, and errors that carry a remedy.
+"""The base of every settings model: strictness, scalar types, and errors with a remedy.
 
-Source of the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a key that is spelt wrong
-would otherwise be a default that nobody asked for.
+Reasons for the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a misspelt key would silently
+leave a default in force.
 """
 
 import math
@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from vllm_watch.support.redaction import redacted, without_path
 
-_QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value by, little enough for one line
+_QUOTED_CHARACTERS_MAX = 80  # recognisable, and fits on one line
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
@@ -35,13 +35,13 @@ _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class Settings(BaseModel):
-    """A part of the configuration: cannot be changed once made, and knows every key it accepts."""
+    """A part of the configuration: immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Sections(Settings):
-    """A part made of parts; one of which every line is commented out is as good as absent."""
+    """A part with subsections; a subsection with every line commented out counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,7 +52,7 @@ class Sections(Settings):
 
 
 class Problem(NamedTuple):
-    """What is wrong at one key. `path` continues the path of the model or field that found it."""
+    """An error at one key. `path` is relative to the model or field that reports it."""
 
     path: tuple[str | int, ...]
     cause: str
@@ -60,17 +60,17 @@ class Problem(NamedTuple):
 
 
 def problems(found: Sequence[Problem]) -> PydanticCustomError:
-    """Make the error that a validator raises for all it found."""
+    """Return the exception for a validator to raise, with all problems."""
     return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
 
 
 def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """Make the error that a validator raises for the value it was given."""
+    """Return the exception for a validator to raise about its own value."""
     return problems([Problem((), cause, remedy)])
 
 
 def quoted(value: object) -> str:
-    """Return the value as the operator wrote it, in one short line and without credentials."""
+    """Return the value as written, in one short line and without credentials."""
     match value:
         case bool():
             text = str(value).lower()
@@ -143,7 +143,7 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-# Whoever knows the path of a chat's webhook may post there.
+# The path of a chat webhook is a secret: it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
@@ -160,6 +160,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Relative to the folder of the file that names it.
+# Relative to the folder of the configuration file.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

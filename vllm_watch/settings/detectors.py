@@ -1,4 +1,4 @@
-"""The thresholds of the detectors, as a section of the configuration: each detector brings its own `Settings`."""
+"""The `detectors` section: the `Settings` of each detector module."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from vllm_watch.support import plugins
 
 
 class _Thresholds(Sections):
-    """What each detector judges by. Defaults suit every engine that was measured: try others on a recording first
+    """Thresholds of the detectors. The defaults suit every measured engine: try others on a recording first
     (`vllm-watch replay --config FILE`)."""
 
     def of(self, slug: str) -> BaseModel:
@@ -19,12 +19,12 @@ class _Thresholds(Sections):
         return found
 
     def under(self, own: "_Thresholds") -> "_Thresholds":
-        """Return these with the keys that `own` sets in their place."""
-        said = own.model_dump(exclude_unset=True)
-        if not said:
+        """Return these settings, overridden by the keys that `own` sets."""
+        changed = own.model_dump(exclude_unset=True)
+        if not changed:
             return self
         merged: dict[str, Any] = self.model_dump(exclude_unset=True)
-        for slug, keys in said.items():
+        for slug, keys in changed.items():
             merged[slug] = merged.get(slug, {}) | keys
         return type(self).model_validate(merged)
 
@@ -48,7 +48,7 @@ else:
 
 
 class GroupSettings(Settings):
-    """What holds for the targets of one group, by the group's name."""
+    """Settings of the targets of one group, by the group's name."""
 
     detectors: DetectorsSettings = DetectorsSettings()
-    """The keys of `detectors` that differ for this group; the others are taken from there."""
+    """Overrides of `detectors` for this group."""

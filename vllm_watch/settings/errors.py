@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in an operator's words: path, value, and what to do."""
+"""pydantic's errors for operators: path, value and remedy."""
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ from vllm_watch.settings.base import quoted
 from vllm_watch.support.redaction import is_secret_name
 
 _DOCS = "docs/configuration.md explains every key"
-# pydantic's error type → what is wrong and what to do, filled with `value` and the error's context
+# pydantic's error type → cause and remedy, formatted with `value` and the error's context
 _WORDS: dict[str, tuple[str, str]] = {
     "greater_than": ("{value} is not above {gt}", "set it above {gt}"),
     "greater_than_equal": ("{value} is below {ge}", "set it to {ge} or more"),
@@ -38,7 +38,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "model_attributes_type": ("{value} is not a group of keys", "write KEY: VALUE lines there"),
     "tuple_type": ("{value} is not a list", "write a list, one item per line, each begun with '- '"),
     "too_long": ("has {actual_length} entries, more than {max_length}", "split them between several vllm-watches"),
-    "invalid_key": ("is no key", "write keys as text; " + _DOCS),
+    "invalid_key": ("is not a key", "write keys as text; " + _DOCS),
     "missing": ("is missing", "add it; " + _DOCS),
 }  # fmt: skip
 
@@ -46,7 +46,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class InvalidConfigError(ConfigError):
-    """All that is wrong with a configuration; `problems` has each with its own remedy, in order."""
+    """All errors of a configuration; `problems` has each with its own remedy, in order."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
         super().__init__(
@@ -59,28 +59,28 @@ class InvalidConfigError(ConfigError):
 def explained(
     error: ValidationError, model: type[BaseModel], label: Callable[[KeyPath], str]
 ) -> list[ConfigError]:
-    """Return one error per problem; `label` says how to call the value at a path."""
+    """Return one error per problem; `label` returns the display name of the value at a path."""
     found: list[ConfigError] = []
     for details in error.errors(include_url=False):
         if details["type"] == "default_factory_not_called":
-            continue  # follows from another key's problem, which is reported itself
+            continue  # a consequence of another key's problem
         if details["type"] == "problems":
             for path, cause, remedy in details["ctx"]["problems"]:
                 found.append(ConfigError(f"{label((*details['loc'], *path))}: {cause}", remedy))
         else:
-            cause, remedy = _in_words(details, model)
+            cause, remedy = _cause_and_remedy(details, model)
             found.append(ConfigError(f"{label(details['loc'])}: {cause}", remedy))
     return found
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as it is written: `targets[0].url`."""
+    """Return a path as text: `targets[0].url`."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model that stands at a path, also as an item of a list; None where there is none."""
+    """Return the model at a path, also as an item of a list; None if there is none."""
     current: type[BaseModel] | None = model
     for key in path:
         if isinstance(key, str) and current is not None:
@@ -98,7 +98,7 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _in_words(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+def _cause_and_remedy(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     path, kind = details["loc"], details["type"]
     instead = removed.remedy(path, details["input"])
     if instead is not None:

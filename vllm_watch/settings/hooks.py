@@ -1,4 +1,4 @@
-"""The restart hooks that can be configured: one list per kind, one model per kind."""
+"""The settings of restart hooks: one list and one model per kind."""
 
 import json
 import re
@@ -21,11 +21,11 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-_DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once it has stopped
-# systemd's own alphabet of names, without templates; one that begins with - would be an option.
+_DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the stop
+# systemd's alphabet of unit names, without templates; a leading - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
-# A kind that has a rollout, and a DNS subdomain: it becomes a path.
+# A kind with rollouts, and a DNS subdomain: it becomes a path.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
@@ -44,7 +44,7 @@ def _workload(value: str) -> str:
 
 
 def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem:
-    cause = f"{seconds:g} leaves no time for what follows within timeout_seconds ({timeout:g})"
+    cause = f"{seconds:g} leaves no time for the start within timeout_seconds ({timeout:g})"
     remedy = f"set timeout_seconds to {seconds + more:g} or more"
     return Problem((key,), cause, remedy)
 
@@ -54,83 +54,83 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) == 1 and len(program.split()) > 1 and shutil.which(program) is None:
         written = json.dumps(program.split())
         raise problem(
-            f"{quoted(program)} is one word, and no program",
-            f"write each word by itself: {written}",
+            f"{quoted(program)} is one word, not a program",
+            f"split it into words: {written}",
         )
     return value
 
 
 class HookSettings(Settings):
-    """What every kind has."""
+    """Keys of every kind."""
 
     name: Name
-    """What `restart.hook` calls it: a slug, unique among all hooks."""
+    """Its name for `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """How long one call may take; then it is ended with all that it started.
-    Why: Asking a supervisor takes seconds; a shutdown that drains, a minute."""
+    """Timeout of one call; then it is killed with all its children.
+    Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
 class CommandHook(HookSettings):
-    """A command, without a shell. It is told everything in its environment (`VLLM_WATCH_*`)."""
+    """A command, without a shell. Its environment holds all data about the restart (`VLLM_WATCH_*`)."""
 
     argv: Annotated[tuple[str, ...], AfterValidator(_argv)] = Field(min_length=1, max_length=100)
     """The program (absolute path) and its arguments."""
 
     environment: tuple[str, ...] = Field(("PATH", "HOME", "LANG"), max_length=100)
-    """Variables of vllm-watch's own environment that the command may see.
-    Why: What else is there may be a secret."""
+    """Variables of vllm-watch's own environment that are passed to the command.
+    Why: Others may be secrets."""
 
     relaunches: bool = True
-    """Does the command itself see to it that the server runs again?
-    Why: `systemctl restart` and its like do."""
+    """Whether the command also starts the server again.
+    Why: `systemctl restart` and similar commands do."""
 
 
 class WebhookHook(HookSettings):
-    """A POST of JSON, signed, to whatever can restart."""
+    """A signed JSON POST to any service that can restart the engine."""
 
     url: WebhookUrl
-    """Where to send it."""
+    """The URL."""
 
     secret_file: FilePath | None = None
-    """File with the key of the HMAC-SHA256 signature; none: not signed."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     retries: int = Field(3, ge=0, le=10)
-    """How often a call that surely did nothing (refused, 429, 503) is sent again.
-    Why: The same idempotency key goes with each."""
+    """Retries of a call that certainly had no effect (connection refused, 429, 503).
+    Why: All tries share one idempotency key."""
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
+    """An exec probe in the engine's container polls the gate, and Kubernetes restarts it: no rights needed."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
-    """How long the gate says `kill`, at most: until the server has ended.
-    Why: Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."""
+    """The longest time that the gate answers `kill`; it ends with the server.
+    Why: Kubernetes needs three failed probes (30 s by default) and a grace period of 30 s."""
 
 
 class SystemdHook(HookSettings):
-    """A unit of the systemd of this host."""
+    """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Such as `vllm.service`; systemd is asked through `systemctl`."""
+    """Such as `vllm.service`; restarted with `systemctl`."""
 
     user: bool = False
-    """A unit of the user's own systemd instead of the system's.
-    Why: Engines run as system units."""
+    """A unit of the user manager instead of the system manager.
+    Why: Engines usually run as system units."""
 
 
 class DockerHook(HookSettings):
-    """A container of the Docker (or Podman) of this host."""
+    """A Docker or Podman container on this host."""
 
     container: str = Field(min_length=1, max_length=255)
-    """Its name or id."""
+    """Its name or ID."""
 
     socket: FilePath = Path("/var/run/docker.sock")
-    """The Engine API's socket.
-    Why: Docker's own place."""
+    """The socket of the Engine API.
+    Why: Docker's default."""
 
     stop_seconds: Seconds = Field(30.0, le=3600)
-    """What Docker gives it from SIGTERM to SIGKILL.
+    """Docker's time from SIGTERM to SIGKILL.
     Why: vLLM ends in seconds; a hung engine never does."""
 
     @model_validator(mode="after")
@@ -142,14 +142,14 @@ class DockerHook(HookSettings):
 
 
 class KubernetesHook(HookSettings):
-    """The pod, through the API server: with rights of its own, see docs/hooks/kubernetes.md."""
+    """The pod, through the API server; needs RBAC rights, see docs/hooks/kubernetes.md."""
 
     action: Literal["evict", "rollout_restart"] = "evict"
-    """Evict the target's pod (PodDisruptionBudgets hold), or restart the workload's rollout.
-    Why: Evicting touches one pod and asks the budget."""
+    """Evict the target's pod (within PodDisruptionBudgets), or restart the workload's rollout.
+    Why: An eviction affects one pod and respects the budget."""
 
     namespace: str = Field("", max_length=253)
-    """Where the pod is.
+    """Namespace of the pod.
     Default: the target's, else our own"""
 
     workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
@@ -157,9 +157,9 @@ class KubernetesHook(HookSettings):
     `rollout_restart`."""
 
     state_outlives_pod: bool = False
-    """Does `state_dir` lie on a volume that outlives the pod of vllm-watch? Only then may that pod itself
-    be replaced.
-    Why: With the journal the budget would be gone."""
+    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may that pod be
+    replaced, too.
+    Why: Without the journal the restart budget would be lost."""
 
     @model_validator(mode="after")
     def _has_workload(self) -> "KubernetesHook":
@@ -170,7 +170,7 @@ class KubernetesHook(HookSettings):
 
 
 class HooksSettings(Sections):
-    """How an engine can be restarted. None is called unless `restart.hook` names it."""
+    """Ways to restart an engine. A hook is called only if `restart.hook` names it."""
 
     command: tuple[CommandHook, ...] = Field((), max_length=1000)
     webhook: tuple[WebhookHook, ...] = Field((), max_length=1000)
@@ -180,7 +180,7 @@ class HooksSettings(Sections):
     kubernetes: tuple[KubernetesHook, ...] = Field((), max_length=1000)
 
     def by_name(self) -> dict[str, tuple[str, HookSettings]]:
-        """Return each hook's kind and settings by its name; of a name that stands twice, the first."""
+        """Return each hook's kind and settings by name; the first one of a duplicate name."""
         found: dict[str, tuple[str, HookSettings]] = {}
         for kind in type(self).model_fields:
             for hook in getattr(self, kind):

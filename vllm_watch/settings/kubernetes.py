@@ -1,4 +1,4 @@
-"""Which pods of a Kubernetes cluster are engines: namespaces, labels, a node, and where a pod's server listens."""
+"""Kubernetes discovery settings: namespaces, label selector, node, port and scheme."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Each is a watch of its own, an open connection to the API server; more than a few is what `*` is for."""
+"""Each needs an open watch connection to the API server; use `*` for many."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
@@ -27,37 +27,36 @@ def _namespace(value: str) -> str:
 
 
 class KubernetesDiscovery(Settings):
-    """The pods that a label selector finds, from the API server, as the service account of our own pod."""
+    """Pods that match a label selector, listed with the service account of our own pod."""
 
     selector: str = Field(min_length=1, max_length=1000)
-    """Label selector as `kubectl get pods -l` takes it: `app=vllm`, `app in (a,b),!canary`."""
+    """Label selector in the syntax of `kubectl get pods -l`: `app=vllm`, `app in (a,b),!canary`."""
 
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
     )
-    """Where to look; `*` alone for the whole cluster, which takes a ClusterRole.
+    """Namespaces of the pods; `*` alone for the whole cluster, which needs a ClusterRole.
     Default: our own
-    Why: A Role of one namespace is enough for it."""
+    Why: It needs only a Role in one namespace."""
 
     node_name: str = Field("", max_length=253)
-    """Only pods of this node; `$NAME` is read from the environment, where a DaemonSet has its
-    `spec.nodeName`.
+    """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
     Default: all nodes"""
 
     port: Port = 8000
-    """Port of a pod that does not say another one.
-    Why: What `vllm serve` listens on."""
+    """Port of a pod without a port annotation.
+    Why: The default of `vllm serve`."""
 
     scheme: Literal["http", "https"] = "http"
-    """How a pod that does not say otherwise is asked.
-    Why: vLLM serves in the clear unless it is given a certificate."""
+    """Scheme of a pod without a scheme annotation.
+    Why: vLLM has no TLS by default."""
 
     @field_validator("selector")
     @classmethod
     def _selects(cls, value: str) -> str:
         for part in _OUTSIDE_BRACKETS.split(value):
             if not _REQUIREMENT.fullmatch(part.strip()):
-                remedy = "write it as kubectl get pods -l takes it, such as app=vllm"
+                remedy = "use the syntax of kubectl get pods -l, such as app=vllm"
                 raise problem(f"{quoted(part.strip())} is not part of a label selector", remedy)
         return value
 
@@ -65,7 +64,7 @@ class KubernetesDiscovery(Settings):
     @classmethod
     def _all_or_some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if "*" in value and len(value) > 1:
-            raise problem("'*' stands beside other namespaces", "write it alone, or leave it out")
+            raise problem("'*' is combined with namespaces", "write it alone, or leave it out")
         return tuple(dict.fromkeys(value))
 
     @field_validator("node_name")
@@ -80,6 +79,6 @@ class KubernetesDiscovery(Settings):
 
 
 def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
-    """May two pods have one name, being of different namespaces?"""
+    """Return True if pods of several namespaces may share a name."""
     namespaces = {name for entry in entries for name in entry.namespaces or ("",)}
     return len(namespaces) > 1 or "*" in namespaces

@@ -1,4 +1,4 @@
-"""Links from the status page to what else is known of a target: a dashboard, its logs."""
+"""Links from the status page to a target's dashboards and logs."""
 
 import re
 from typing import Annotated
@@ -10,7 +10,7 @@ from vllm_watch.settings.base import HttpUrl, Settings, problem, quoted
 PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
 
 LINKS_MAX = 10
-"""More is a menu, and nobody reads one at night."""
+"""More would make a menu, which is slow to read at night."""
 
 
 def _template(url: str) -> str:
@@ -25,8 +25,8 @@ class LinkSettings(Settings):
     """A link on every incident and target."""
 
     name: Annotated[str, Field(min_length=1, max_length=40)]
-    """What it is called, such as `Grafana`."""
+    """Link text, such as `Grafana`."""
 
     url: Annotated[HttpUrl, AfterValidator(_template)]
-    """Its address, with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}`: Unix
-    time in milliseconds, from 15 minutes before the incident to 5 minutes after its end (or now); of a target, the last hour."""
+    """URL with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds):
+    for an incident from 15 minutes before it to 5 minutes after its end (or now), for a target the last hour."""

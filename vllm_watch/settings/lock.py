@@ -7,47 +7,47 @@ from pydantic import Field
 from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
-"""A hook that does not keep its own timeout is cut off this much later."""
+"""A hook that exceeds its own timeout is cancelled this much later."""
 
 
 class LockSettings(Settings):
-    """Who may restart now, when several watchers could."""
+    """A lock shared by several watchers, so that only one restarts at a time."""
 
     kind: Literal["none", "file", "lease"] = "none"
     """`file`: among the watchers of one host; `lease`: a Kubernetes Lease.
     Why: One watcher needs none."""
 
     name: Name = "vllm-watch"
-    """All that share a name share its slots.
+    """Watchers with the same name share its slots.
     Why: One lock for all."""
 
     slots: int = Field(1, ge=1, le=100)
-    """How many may hold it at once.
-    Why: One at a time."""
+    """Number of concurrent holders.
+    Why: One restart at a time."""
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
-    """How many restarts all that share it may make in an hour, whatever asks for them: a share of your
-    fleet. `null`: no limit.
-    Why: One at a time, each watched for ten minutes, are six. When more become unhealthy, the cause is not in one
-    of them."""
+    """Restarts per hour of all watchers that share the lock, whatever the trigger: choose a share of your fleet.
+    `null`: no limit.
+    Why: One at a time, each verified for ten minutes, make six. If more become unhealthy, they share a cause that
+    restarts do not fix."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """How long its holder may begin something after it last renewed it; after three times that it is free
-    again. No hook may take longer.
-    Why: Longer than any hook; what a dead watcher held is free after a quarter of an hour."""
+    """After a renewal its holder may start an action for this long; after three times this, others may take the lock.
+    No hook may take longer.
+    Why: Longer than any hook; a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """How long after a restart the next one must wait.
-    Why: The cooldown holds already."""
+    """Wait between a restart and the next one.
+    Why: The cooldown already separates them."""
 
     path: FilePath | None = None
     """`file`: the folder of the locks."""
 
     namespace: str = Field("", max_length=253)
-    """`lease`: where it is; none: our own."""
+    """`lease`: its namespace; unset: our own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Return what cannot work as it is set; `hook_seconds` is how long one call of the hook may take."""
+        """Return problems of the combination; `hook_seconds` is the timeout of one call of the hook."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -1,4 +1,4 @@
-"""Who is told of what is wrong, where no Alertmanager does it: one list per kind, one model per kind."""
+"""Settings of notifiers, for sites without an Alertmanager: one list and one model per kind."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""What may be told of a restart."""
+"""Notifiable steps of a restart."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -39,36 +39,36 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
-        # Not shown: many would put the URL itself here.
+        # Not shown: it may be the URL itself.
         raise problem(
-            "the value (not shown) is no name of a variable", "write a name such as NOTIFY_URLS"
+            "the value (not shown) is not a variable name", "write a name such as NOTIFY_URLS"
         )
     return value
 
 
 class NotifierSettings(Settings):
-    """What every notifier has: its name, what it is told, and how often at most."""
+    """Keys of every notifier: its name, its filters and its rate limits."""
 
     name: Name
-    """What it is called: a slug, unique among all notifiers."""
+    """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Which incidents: `page`, `ticket`, `info`; `[]`: none, only restarts. Of one that becomes worse, the
-    worse counts.
+    """Severities of incidents: `page`, `ticket`, `info`; `[]`: restarts only. If an incident gets worse, the new
+    severity counts.
     Default: page, ticket
-    Why: Info is for who looks, not for who is told."""
+    Why: Info is for the page, not for messages."""
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
-    """Only incidents of these kinds; `target_unreadable` is that of a target that cannot be read.
+    """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
     Default: all
-    Why: What is not told is not known."""
+    Why: Do not miss a kind."""
 
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
     )
-    """Only targets of these groups. What all targets share is told to everybody.
+    """Only targets of these groups. Incidents of all targets together go to every notifier.
     Default: all
-    Why: A team has its own channel."""
+    Why: A team can have its own channel."""
 
     restarts: tuple[Step, ...] = (
         "approval",
@@ -78,46 +78,45 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Which steps of restarts: `dry_run` (mode observe: it would have run), `approval` (it waits for
-    approval), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
-    it ended: `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
+    """Steps of restarts: `dry_run` (mode observe: would have run), `approval` (waits for approval), `refused` (by
+    a check), `breaker` (opened: an operator must act), `begun`, and the outcome: `helped`, `did_not_help`,
+    `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
-    Why: What was done, and what waits for a person. A gate that holds back is normal, and what opens a
-    breaker is told as did_not_help, failed or uncertain."""
+    Why: Actions, and requests for approval. Refusals are normal, and the outcome that opens a breaker is sent
+    already."""
 
     resolved: bool = True
-    """Tell the end, too, of what it was told of?
-    Why: Somebody may be on the way to a desk."""
+    """Whether to send the end of an incident, too.
+    Why: The on-call engineer may already be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
-    """An incident that pages is told again so often while it is open; 0: never.
-    Why: Alertmanager's own repeat_interval."""
+    """Repeat interval of an open incident that pages; 0: never.
+    Why: Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
-    """What happens within this time for one cause in one group is one message.
-    Why: Looks at many targets are spread over seconds."""
+    """Events within this time with one cause in one group become one message.
+    Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """More than so many in an hour become one digest; a digest that has pages in it is sent within five
-    minutes all the same.
-    Why: Nobody reads the twenty-first, and services block who sends it."""
+    """Further messages in an hour become one digest; a digest with pages is still sent within five minutes.
+    Why: More are not read, and services block the sender."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
-    """How long one try may take.
-    Why: Who has not taken a message by then is tried again later."""
+    """Timeout of one try; failed messages are retried later.
+    Why: Chat services answer in seconds."""
 
 
 class WebhookNotifier(NotifierSettings):
-    """A POST of JSON, signed, to whatever you like."""
+    """A signed JSON POST to any service."""
 
     url: WebhookUrl
-    """Where to send it."""
+    """The URL."""
 
     secret_file: FilePath | None = None
-    """File with the key of the HMAC-SHA256 signature; none: not signed."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     bearer_file: FilePath | None = None
-    """File with a token that is sent as `Authorization: Bearer`."""
+    """File with a token to send as `Authorization: Bearer`."""
 
 
 def _no_url(value: object) -> object:
@@ -127,16 +126,16 @@ def _no_url(value: object) -> object:
 
 
 class AppriseNotifier(NotifierSettings):
-    """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (an extra)."""
+    """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (extra `apprise`)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
-    """File with apprise URLs, one a line; readable by nobody but vllm-watch, since they hold tokens."""
+    """File with apprise URLs, one a line; readable only by vllm-watch, since they contain tokens."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
-    """Instead: the name of an environment variable with apprise URLs, white space between them."""
+    """Instead: the name of an environment variable with apprise URLs, separated by white space."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> "AppriseNotifier":
+    def _one_source(self) -> "AppriseNotifier":
         if (self.urls_file is None) == (self.urls_variable is None):
             cause = "needs urls_file or urls_variable, and not both"
             raise problems([Problem(("urls_file",), cause, "write one of the two")])
@@ -144,39 +143,38 @@ class AppriseNotifier(NotifierSettings):
 
 
 class KubernetesEvents(Settings):
-    """Incidents as Events of the engine's pod: `kubectl describe pod` shows them. As the service account of our own pod."""
+    """Incidents as Events of the engine's pod (`kubectl describe pod`), sent with our own pod's service account."""
 
     name: Name
-    """What it is called: a slug, unique among all notifiers."""
+    """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Which incidents: `page`, `ticket`, `info`.
+    """Severities of incidents: `page`, `ticket`, `info`.
     Default: page, ticket
     Why: As for other notifiers."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod of the targets of which none is known, since no discovery found them: beside an engine our own, `$POD_NAME`
-    from `metadata.name`.
-    Default: none: of such targets nothing is told"""
+    """Pod for targets that discovery did not find; for a sidecar our own, `$POD_NAME` from `metadata.name`.
+    Default: none: no Events for such targets"""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents
 
 
 class NotificationsSettings(Sections):
-    """Who is told, where no Alertmanager does it. Off until one is written."""
+    """Notifiers, for sites without an Alertmanager. Off until one is configured."""
 
     page_url: HttpUrl | None = None
-    """The page's address in messages, where it is not `external_url`.
+    """URL of the status page in messages, if it differs from `external_url`.
     Default: none: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
-    """Where you serve the `docs/` of vllm-watch yourself: `https://…/docs`.
+    """URL of your own copy of vllm-watch's `docs/`: `https://…/docs`.
     Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
-    """A target that could not be read for so long, and of which no incident says why, is told as a ticket.
-    Why: What starts, restarts or is moved is back before."""
+    """A target that cannot be scraped for this long, without an incident that explains it, becomes a ticket.
+    Why: Starts, restarts and moves take less."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
@@ -194,7 +192,6 @@ class NotificationsSettings(Sections):
         return self
 
     def each(self) -> Sequence[tuple[str, str, AnyNotifier]]:
-        """Return kind, name and settings of every one."""
         kinds: tuple[tuple[str, Sequence[AnyNotifier]], ...] = (
             ("webhook", self.webhook), ("apprise", self.apprise), ("kubernetes", self.kubernetes),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pushing what /metrics says to an OpenTelemetry collector."""
+"""Export of the metrics to an OpenTelemetry collector."""
 
 from pydantic import Field
 
@@ -6,15 +6,16 @@ from vllm_watch.settings.base import FilePath, HttpUrl, Seconds, Settings
 
 
 class OtlpSettings(Settings):
-    """Push what `/metrics` says to an OpenTelemetry collector (extra `otlp`). A change takes effect at a start."""
+    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (extra `otlp`). Changes need a restart of
+    vllm-watch."""
 
     endpoint: HttpUrl | None = None
-    """Where it takes metrics over HTTP, such as `http://collector:4318/v1/metrics`.
-    Default: none: nothing is pushed
-    Why: Who has a Prometheus scrapes."""
+    """The collector's OTLP/HTTP endpoint, such as `http://collector:4318/v1/metrics`.
+    Default: none: no push
+    Why: Prometheus scrapes."""
 
     interval_seconds: Seconds = Field(30.0, ge=5, le=3600)
-    """From one push to the next.
+    """Push interval.
     Why: Between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
 
     headers_file: FilePath | None = None
@@ -22,5 +23,5 @@ class OtlpSettings(Settings):
     Default: none"""
 
     ca_file: FilePath | None = None
-    """Authorities that sign its certificate, in PEM.
+    """CA certificates for the collector, in PEM.
     Default: the system's"""

@@ -1,6 +1,6 @@
-"""What the environment and the command line set over the file, and from where each value came.
+"""Overrides of the file by the environment and the command line, and the origin of each value.
 
-A value's origin is what an error names: the variable or the argument, not a file that is right.
+Errors name the origin: the variable or the argument, not the file.
 """
 
 import re
@@ -18,7 +18,7 @@ from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
-# What a restart hook's command is told: it may run vllm-watch itself, and hands all of it on.
+# The environment of a restart hook's command, which may itself run vllm-watch.
 HOOK_VARIABLES = frozenset(
     f"{PREFIX}{word}"
     for word in (
@@ -26,21 +26,20 @@ HOOK_VARIABLES = frozenset(
         "EVIDENCE_PATH", "NAMESPACE", "POD", "NODE", "PROCESS_START_TIME",
     )
 )  # fmt: skip
-# What commands read that ask a daemon; in one environment with it they are not meant for it.
+# Variables of the commands that query a daemon; the daemon ignores them.
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
-_IN_A_HOOK = (
-    f"{PREFIX}ATTEMPT_ID"  # without it, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS
-)
-# Kubernetes sets these in every pod for a Service named vllm-watch; they are not meant for us.
+# Outside of a hook, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS.
+_IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
+# Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
     r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
 )
 
 
 class Overrides:
-    """The file's mapping with what stands over it; `label` tells where a path's value came from."""
+    """The file's mapping with all overrides; `label` names the origin of a value."""
 
     def __init__(self, file: str, data: dict[str, Any]) -> None:
         self.data = data
@@ -49,7 +48,7 @@ class Overrides:
         self._origins: dict[KeyPath, str] = {}
 
     def label(self, path: KeyPath) -> str:
-        """Return how to call the value at `path`: by its variable, its argument, or file and key."""
+        """Return the origin of the value at `path`: variable, argument, or file and key."""
         for length in range(len(path), 0, -1):
             origin = self._origins.get(path[:length])
             if origin is not None:
@@ -58,7 +57,7 @@ class Overrides:
         return f"{self._file}: {dotted(path)}" if path else self._file
 
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
-        """Lay every `VLLM_WATCH_SECTION__KEY` over the file."""
+        """Override the file with every `VLLM_WATCH_SECTION__KEY`."""
         known = {_variable(path): path for path in _scalar_paths(model)}
         others = (
             {CONFIG_VARIABLE}
@@ -86,7 +85,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Lay the command line over all; `--target` adds to the targets of the file."""
+        """Override file and environment with the command line; `--target` adds to the file's targets."""
         self._add_targets("--target", targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
@@ -106,7 +105,7 @@ class Overrides:
             if inner is None:
                 inner = section[str(key)] = {}
             if not isinstance(inner, dict):
-                return  # reported as the file's mistake
+                return  # reported as an error of the file
             section = inner
         section[str(path[-1])] = value
         self._origins[path] = origin
@@ -114,7 +113,7 @@ class Overrides:
     def _add_targets(self, origin: str, texts: Sequence[str]) -> None:
         listed = self.data.get("targets")
         if not texts or not isinstance(listed, list | None):
-            return  # a wrong `targets` in the file is reported as such
+            return  # reported as an error of the file
         listed = list(listed or ())
         for text in texts:
             target = named_url(text)
@@ -133,7 +132,7 @@ class Overrides:
         remedy = (
             f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
         )
-        self.errors.append(ConfigError(f"{variable}: is no variable of vllm-watch", remedy))
+        self.errors.append(ConfigError(f"{variable}: is not a vllm-watch variable", remedy))
 
 
 def _variable(path: KeyPath) -> str:
@@ -144,7 +143,7 @@ def _scalar_paths(model: type[BaseModel], above: KeyPath = ()) -> list[KeyPath]:
     paths: list[KeyPath] = []
     for name, field in model.model_fields.items():
         if get_origin(field.annotation) is tuple:
-            continue  # lists stand in files; `targets` alone has a variable of its own
+            continue  # of the lists, only `targets` has a variable
         inner = model_at(model, (name,))
         paths += [(*above, name)] if inner is None else _scalar_paths(inner, (*above, name))
     return paths

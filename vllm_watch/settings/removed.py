@@ -1,11 +1,11 @@
-"""Settings of earlier releases that are gone, and what to use instead: an old file gets this error, not "unknown key"."""
+"""Removed settings and their replacements: an old file gets this error, not "unknown key"."""
 
 _LOCK = (
     "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
     "let one vllm-watch watch them all"
 )
 _JSONL = (
-    "set log.format to json, whose incident_* lines stdout gets, ask GET /api/v1/events and GET /api/v1/journal, "
+    "set log.format to json, whose incident_* lines stdout gets, use GET /api/v1/events and GET /api/v1/journal, "
     "or use notifications.webhook"
 )
 
@@ -33,13 +33,13 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""By dotted path, without the numbers of lists; after `=` the value that is gone."""
+"""By dotted path, without list indices; a removed value follows `=`."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return what to use instead of the key or the value at `path`; None if it never existed.
+    """Return the replacement of a removed key or value at `path`; None if it never existed.
 
-    A section may stand below another one, such as `restart` of a target.
+    A section may be nested, such as `restart` of a target.
     """
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):

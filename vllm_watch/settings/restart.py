@@ -1,4 +1,4 @@
-"""When an engine may be restarted, by what, and how it is seen whether that helped."""
+"""Settings of restarts: triggers, checks, hook, drain and verification."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -15,108 +15,107 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """What must agree before an act; an answer that cannot be had blocks."""
+    """Prometheus queries and alerts that block a restart; without an answer it is blocked, too."""
 
     prometheus_url: HttpUrl | None = None
-    """A Prometheus to ask."""
+    """URL of a Prometheus."""
 
     token_file: FilePath | None = None
     """File with the bearer token for it."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
-    """PromQL; a query that returns anything blocks."""
+    """PromQL; a query with any result blocks."""
 
     alerts: str = Field("", max_length=500)
-    """Regular expression; a firing alert whose whole name matches blocks."""
+    """Regular expression; a firing alert blocks if its whole name matches."""
 
     timeout_seconds: Seconds = Field(5.0, le=60)
-    """For each question.
-    Why: A Prometheus that is slower has other troubles, and blocks."""
+    """Timeout of each query.
+    Why: A slower Prometheus is itself in trouble, and blocks."""
 
     @property
     def any(self) -> bool:
-        """Is there anything to ask?"""
+        """Return True if a query or alert is configured."""
         return bool(self.queries or self.alerts)
 
 
 class DrainSettings(Settings):
-    """Letting requests finish before the restart. A server that makes no progress is not waited for."""
+    """Lets requests finish before the restart. A server without progress is restarted at once."""
 
     enabled: bool = True
-    """Wait at all?
+    """Whether to wait.
     Why: It costs a minute and saves requests."""
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
-    """The longest wait for running and waiting to be zero.
-    Why: With the hook's own time it must fit the termination grace."""
+    """The longest wait until no request runs or waits.
+    Why: Together with the hook's own time it must fit the termination grace period."""
 
 
 class VerifySettings(Settings):
-    """How it is seen whether a restart helped."""
+    """Verification that a restart helped."""
 
     start_seconds: Seconds = Field(1800.0, le=4 * 3600)
-    """The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at
-    least.
+    """Start timeout until a start was measured; then twice the longest one, at least 3 minutes.
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """How long after the first tokens throughput may take to be as when fresh.
+    """Time from the first tokens until throughput must equal that of a fresh engine.
     Why: Caches are cold and the queue is long right after a start."""
 
 
 class RestartSettings(Sections):
-    """Restarting engines: off unless told otherwise. Each key can be set again at a target."""
+    """Restarts of engines: off by default. A target can override each key."""
 
     mode: Mode = "off"
-    """`observe`: say what would be done; `approve`: a person confirms each; `auto`: act.
-    Why: Trust is earned in that order."""
+    """`observe`: only report would-be restarts; `approve`: an operator confirms each; `auto`: act.
+    Why: Trust grows in that order."""
 
     hook: str = Field("", max_length=63)
-    """Which of `hooks` restarts it."""
+    """Name of one of `hooks`."""
 
     triggers: tuple[Trigger, ...] = ("incident", "schedule", "alertmanager")
-    """What may ask, beside people.
+    """Automatic triggers; operators can always request a restart.
     Default: all three
-    Why: Each goes through the same checks."""
+    Why: All pass the same checks."""
 
     time_zone: Zone = "UTC"
-    """Of windows and schedules.
-    Why: The one zone that never changes its clocks."""
+    """Time zone of windows and schedules.
+    Why: It has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency."""
+    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """When it may not."""
+    """Forbidden times."""
 
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
     cooldown_seconds: Seconds = 1800.0
-    """From one restart in a group to the next.
-    Why: Less than that shows nothing about whether the last one helped."""
+    """Minimum time between two restarts in a group.
+    Why: In less it is unknown whether the last one helped."""
 
     cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
-    """... and at least so many times what this engine needs to start.
-    Why: One to load, one to show what it does."""
+    """Minimum cooldown as a multiple of this engine's start time.
+    Why: One to load, one to prove itself."""
 
     budget_per_hour: int = Field(1, ge=0, le=100)
-    """Restarts of a group in an hour.
-    Why: A second within an hour shows that the first was no cure."""
+    """Restarts of a group per hour.
+    Why: If a second is needed within an hour, the first did not help."""
 
     budget_per_day: int = Field(3, ge=0, le=1000)
-    """Restarts of a group in a day.
-    Why: What needs more is not cured by restarts."""
+    """Restarts of a group per day.
+    Why: A trouble that needs more is not cured by restarts."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: the group's other targets of this watcher must be healthy enough; `none`: you say that
-    there are none, or that they do not matter.
-    Why: Who has no peers, or none that matter, must say so before anything acts by itself."""
+    """`watched`: enough of the group's other targets at this watcher must be healthy; `none`: declares that there are
+    none, or that they do not matter.
+    Why: Acting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """The share of the group that must be healthy without the one restarted.
-    Why: When half of a group is unhealthy at once the cause is seldom in one of them."""
+    """Share of the group that must be healthy without the restarted target.
+    Why: If half of a group is unhealthy at once, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
-    """How long a new version of vllm-watch only looks on.
+    """A new version of vllm-watch restarts nothing for this long.
     Why: A bad release must not restart a fleet."""
 
     schedules: tuple[ScheduleSettings, ...] = Field((), max_length=50)
@@ -127,20 +126,19 @@ class RestartSettings(Sections):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone of windows and schedules."""
         return ZoneInfo(self.time_zone)
 
     @property
     def protected(self) -> bool:
-        """Is there anything that keeps two engines from being restarted at once?"""
+        """Return True if something prevents two restarts at once."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Return what cannot work as it is set; `hooks`: the seconds that a call of each may take, by name."""
+        """Return problems of the combination; `hooks`: the timeout of each hook, by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"
-            cause = f"{quoted(self.hook)} is no hook"
+            cause = f"{quoted(self.hook)} is not a hook"
             found.append(Problem(("hook",), cause, f"write the name of one: {known}"))
         if self.mode in ("approve", "auto"):
             if not self.hook:
@@ -150,10 +148,13 @@ class RestartSettings(Sections):
                 cause = f"{self.mode} needs a journal on disk"
                 found.append(Problem(("mode",), cause, "set state_dir, or take observe"))
         if self.mode == "auto" and not self.protected:
-            cause = "auto needs something that keeps two from restarting at once"
+            cause = "auto needs a guard against two restarts at once"
             remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"
             found.append(Problem(("mode",), cause, remedy))
         if self.blockers.any and self.blockers.prometheus_url is None:
-            cause, remedy = "is missing: there is nobody to ask", "write the URL of a Prometheus"
+            cause, remedy = (
+                "is missing: queries and alerts need it",
+                "write the URL of a Prometheus",
+            )
             found.append(Problem(("blockers", "prometheus_url"), cause, remedy))
         return found + self.lock.unusable(hooks.get(self.hook, 0.0), has_state_dir)

@@ -1,4 +1,4 @@
-"""When restarts may happen and when they fall due: time zones, weekly windows, dated freezes, schedules."""
+"""Times of restarts: time zones, weekly windows, freezes, schedules."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,19 +15,19 @@ def _zone(value: str) -> str:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
         raise problem(
-            f"{quoted(value)} is no time zone", "write one such as Europe/Berlin"
+            f"{quoted(value)} is not a time zone", "write one such as Europe/Berlin"
         ) from None
     return value
 
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str):
-        return value  # YAML has read a date already
+        return value  # a date of YAML
     try:
         return datetime.fromisoformat(value)
     except ValueError:
         remedy = "write it as 2026-12-24T08:00:00+01:00"
-        raise problem(f"{quoted(value)} is no date and time", remedy) from None
+        raise problem(f"{quoted(value)} is not a date and time", remedy) from None
 
 
 def _with_zone(value: datetime) -> datetime:
@@ -46,16 +46,16 @@ def _window(value: str) -> str:
 def _cron(value: str) -> str:
     if value:
         if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
-            cause = f"{quoted(value)} numbers its weekdays, of which some programs begin with Sunday, others with Monday"
+            cause = f"{quoted(value)} numbers its weekdays, and some programs count from Sunday, others from Monday"
             raise problem(cause, "write their names: 0 4 * * sun")
-        # Here, so that a watcher without schedules does not load it.
+        # Imported late: a watcher without schedules does not need it.
         from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
 
         try:
             CronTrigger.from_crontab(value, timezone="UTC")
         except ValueError as error:
             remedy = "write five fields: minute hour day month weekday, such as 0 4 * * sun"
-            raise problem(f"{quoted(value)} is no cron expression ({error})", remedy) from None
+            raise problem(f"{quoted(value)} is not a cron expression ({error})", remedy) from None
     return value
 
 
@@ -66,13 +66,13 @@ Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone
 
 
 class FreezeSettings(Settings):
-    """A span of time in which nothing is restarted."""
+    """A period without restarts."""
 
     begin: Moment
-    """Such as `2026-12-24T08:00:00+01:00`; without a zone UTC."""
+    """Such as `2026-12-24T08:00:00+01:00`; UTC if it has no zone."""
 
     end: Moment
-    """The first moment after it."""
+    """Its end, exclusive."""
 
     reason: str = Field("", max_length=200)
     """Shown with every refusal."""
@@ -86,31 +86,31 @@ class FreezeSettings(Settings):
 
 
 class ScheduleSettings(Settings):
-    """A restart at set times. One that a check refuses waits for `misfire_seconds`, then is left out."""
+    """Restarts at set times. If a check refuses one, it is retried for `misfire_seconds`, then skipped."""
 
     name: Name
-    """What metrics and the journal call it: a slug."""
+    """Its name in metrics and the journal: a slug."""
 
     cron: Cron = ""
     """Five fields, such as `0 4 * * sun`, in `restart.time_zone`."""
 
     interval_seconds: Seconds | None = Field(None, ge=600)
-    """In place of `cron`: from one to the next."""
+    """Instead of `cron`: interval between runs."""
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Each run comes up to so much later, so that a fleet does not restart as one.
-    Why: One server alone needs none."""
+    """Maximum random delay of each run, so that a fleet does not restart at once.
+    Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
-    """How late it may still begin when it could not at its time.
-    Why: A window that has passed is not made up for at noon."""
+    """Latest start after the scheduled time.
+    Why: A missed night window must not run at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
-    """Only if the server runs at least so long.
-    Why: A schedule without conditions means just that."""
+    """Only if the server has run for at least this long.
+    Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Only if it does at most this share of what it did when fresh, at equal load."""
+    """Only if throughput is at most this share of the fresh engine's, at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

@@ -1,4 +1,4 @@
-"""Which server is watched and what it is called: URL, name, group, and what it sets for itself."""
+"""Settings of targets (URL, name, group, overrides) and of their discovery."""
 
 import hashlib
 import re
@@ -27,13 +27,9 @@ from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 from vllm_watch.settings.tls import TlsConfig
 
-TARGETS_MAX = (
-    10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
-)
+TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds, see docs
 _NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
-_HOST_PORT = re.compile(
-    r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?"
-)  # as people write it
+_HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
@@ -45,9 +41,9 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    # NVIDIA NIM has its metrics below /v1; whoever writes that out means it.
+    # NVIDIA NIM has its metrics at /v1/metrics: accept it if written out.
     if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
-        remedy = "leave /v1 out: /metrics and /health stand at the server's root"
+        remedy = "leave /v1 out: /metrics and /health are at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
     return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{path}"
 
@@ -59,21 +55,21 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its text is not shown: it may take a part of a password for the port
+    except ValueError:  # hide its text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
-    if "@" in text:  # wherever it stands: a password may hold a slash
+    if "@" in text:  # anywhere: a password may contain a slash
         remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
         raise problem(f"{quoted(text)} carries credentials", remedy)
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
         raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")
     if parts.query or parts.fragment:
-        shown = quoted(re.sub("#.*", "#…", text))  # what follows may be a key
+        shown = quoted(re.sub("#.*", "#…", text))  # the fragment may be a key
         raise problem(f"{shown} carries a query or a fragment", "give the server's base URL")
     return parts, port
 
 
 def _target_name(value: str) -> str:
-    """As people call it: of a model's id, say, a slug is made."""
+    """Return the slug of a name, such as a model's id."""
     name = slug(value)
     if value and not name:
         remedy = "use letters and digits; other characters become '-'"
@@ -88,7 +84,7 @@ TargetName = Annotated[str, AfterValidator(_target_name)]
 
 
 def named_url(text: str) -> dict[str, str]:
-    """`[NAME=]URL`, as on the command line."""
+    """Parse `[NAME=]URL`, as on the command line."""
     name, given, url = text.partition("=")
     if not given or re.match(r"https?:", text) or "?" in name:
         return {"url": text}
@@ -96,21 +92,21 @@ def named_url(text: str) -> dict[str, str]:
 
 
 class TargetConfig(Settings):
-    """One vLLM server; `[NAME=]URL` alone will do."""
+    """One vLLM server; `[NAME=]URL` is enough."""
 
     name: TargetName = ""
-    """What it is called in labels, paths and logs, unique; of `Org/Model 1` is made `org-model-1`.
+    """Unique name in labels, paths and logs; `Org/Model 1` becomes `org-model-1`.
     Default: host and port of its URL
-    Why: Unique and recognisable without being told."""
+    Why: Unique and recognisable without configuration."""
 
     url: BaseUrl
-    """The server's base URL, http or https, without credentials; a path is the prefix that vLLM's
-    `--root-path` or a proxy puts before `/metrics`."""
+    """The server's base URL, http or https, without credentials; the path is the prefix that vLLM's `--root-path` or a
+    proxy adds before `/metrics`."""
 
     group: str = Field("", max_length=253)
-    """What outlives a single server (Deployment, StatefulSet, …): budgets and baselines belong to it.
+    """The owner of interchangeable servers (Deployment, StatefulSet, …): budgets and baselines are per group.
     Default: the name
-    Why: A server of its own is a group of one."""
+    Why: A single server is a group of one."""
 
     namespace: str = Field("", max_length=253)
     """Kubernetes namespace, for labels only."""
@@ -122,49 +118,49 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other. Discovery on
-    Kubernetes and of this host finds them by itself, by labels and by `--kv-transfer-config`.
-    Why: Whoever waits for KV is not the one to fix: the incident is then told on the peer that stands still."""
+    """Names of the targets that it exchanges KV with (prefill and decode); it is enough on one side. Discovery on
+    Kubernetes and on this host finds them by labels and `--kv-transfer-config`.
+    Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
-    """A name that ranks share which step together (data or expert parallelism with an address for each rank).
-    Why: The rank that stands still stops the others; one restart is then of all of them, or none is made."""
+    """A shared name of ranks that step together (data or expert parallelism with one address per rank).
+    Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
-    """The keys of `scrape` that differ for this target; the others are taken from there."""
+    """Overrides of `scrape` for this target."""
 
     slo: SloSettings = SloSettings()
-    """The keys of `slo` that differ for this target; the others are taken from there."""
+    """Overrides of `slo` for this target."""
 
     restart: RestartSettings = RestartSettings()
-    """The keys of `restart` that differ for this target; the others are taken from there."""
+    """Overrides of `restart` for this target."""
 
     detectors: DetectorsSettings = DetectorsSettings()
-    """The keys of `detectors` that differ for this target; the others are taken from its group, then from there."""
+    """Overrides of `detectors` for this target, above those of its group."""
 
     canary: CanarySettings = CanarySettings()
-    """The keys of `canary` that differ for this target; the others are taken from there."""
+    """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """The file that this server's output is written to: what it fails of is then told with its incidents.
+    """File with this server's output: its incidents then include the reason of a failure.
     Default: none
-    Why: Most logs go elsewhere than to a file here."""
+    Why: Most logs do not go to a file on this host."""
 
     @model_validator(mode="before")
     @classmethod
-    def _just_a_url(cls, value: Any) -> Any:
+    def _from_url(cls, value: Any) -> Any:
         return named_url(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _tls_where_it_is_spoken(self) -> "TargetConfig":
+    def _tls_needs_https(self) -> "TargetConfig":
         if self.scrape.tls_config != TlsConfig() and self.url.startswith("http:"):
             remedy = "write https:// in its url, or leave tls_config out"
-            where = ("scrape", "tls_config")
-            raise problems([Problem(where, "the URL is http: it has no effect", remedy)])
+            path = ("scrape", "tls_config")
+            raise problems([Problem(path, "the URL is http: it has no effect", remedy)])
         return self
 
     def identity(self) -> Target:
-        """Return what labels, paths and hooks carry."""
+        """Return the Target for labels, paths and hooks."""
         return Target(
             name=self.name,
             url=self.url,
@@ -188,46 +184,45 @@ def _host_or_network(value: str) -> str:
 
 
 class DiscoverySettings(Sections):
-    """Targets that come and go without a reload."""
+    """Discovery of targets without a reload."""
 
     refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
-    """Time from one read of the files to the next.
+    """Interval of reading the files.
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
-    """Find the vLLM servers of this host, by their processes and sockets; one that was found stays a target
-    when its process is gone.
-    Default: no; `run` without any target looks for them
-    Why: Who names targets does not want others."""
+    """Find the vLLM servers of this host by their processes and sockets; a found server stays a target after its
+    process ended.
+    Default: no; yes for `run` without any target
+    Why: If you list targets, you do not expect others."""
 
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
 
     kubernetes: tuple[KubernetesDiscovery, ...] = Field((), max_length=20)
-    """Pods of a cluster; [kubernetes.md](kubernetes.md). They are followed without waiting for
+    """Pods of a cluster; [kubernetes.md](kubernetes.md). Changes are seen at once, independent of
     `refresh_seconds`."""
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
-    """Hosts that may be found: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`).
-    What else is found is not asked, and what a file or a pod names gets `scrape.api_key_file` only if it
-    is listed here.
-    Default: all are asked; the key goes to what is written out
-    Why: Whoever writes the files, or may make a pod, could have our key sent anywhere."""
+    """Allowed hosts: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`). Others are never
+    contacted. Targets from files and pods get `scrape.api_key_file` only if listed here.
+    Default: all are scraped; targets from files and pods get no key
+    Why: With write access to the files, or the right to create pods, our key could be sent anywhere."""
 
     @property
     def any(self) -> bool:
-        """Is anything looked for?"""
+        """Return True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
 def name_of(url: str) -> str:
-    """Return a name made of the URL's host, port and path."""
+    """Return a name built from the URL's host, port and path."""
     parts = urlsplit(url)
     return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
 
 
 def slug(text: str) -> str:
-    """Return the text as a name: other characters become `-`, what is too long ends in a digest."""
+    """Return the text as a name: other characters become `-`, a long one is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short
@@ -236,7 +231,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets, each with a name that no other one and none of `taken` has, and a group."""
+    """Return the targets with groups and unique names, none of them in `taken`."""
     targets = tuple(targets)
     used = set(taken) | {target.name for target in targets if target.name}
     return tuple(_with_name(target, used) for target in targets)
@@ -255,7 +250,7 @@ def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
 
 
 def refuse_duplicates(targets: Sequence[TargetConfig]) -> None:
-    """Raise a problem for every name and URL that stands twice."""
+    """Raise a problem for every duplicate name and URL."""
     found: list[Problem] = []
     seen: dict[tuple[str, str], int] = {}
     for number, target in enumerate(targets):

@@ -1,4 +1,4 @@
-"""How engines are asked over TLS: whom to trust, as whom to come, by which name. Keys as of Prometheus' `tls_config`."""
+"""TLS of connections to engines: CAs, client certificate, server name. The keys are those of Prometheus' `tls_config`."""
 
 import re
 import ssl
@@ -11,7 +11,7 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""Of each file: all authorities of a system are a quarter of a megabyte."""
+"""Per file: all CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
@@ -40,32 +40,32 @@ def _host(value: str) -> str:
 
 
 class TlsConfig(Settings):
-    """How a server with an `https` URL is asked."""
+    """TLS for targets with an `https` URL."""
 
     ca_file: FilePath | None = None
-    """Authorities that sign the server's certificate, in PEM.
-    Default: those that this host trusts"""
+    """CA certificates for the server's certificate, in PEM.
+    Default: this host's"""
 
     cert_file: FilePath | None = None
-    """The certificate that is shown to the server, with those between it and its authority, in PEM.
+    """Client certificate with its intermediates, in PEM.
     Default: none
-    Why: Few servers ask for one."""
+    Why: Few servers require one."""
 
     key_file: FilePath | None = None
     """The key of `cert_file`, in PEM, without a passphrase.
     Default: none"""
 
     server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
-    """The name that the server's certificate must have, and that the server is told (SNI).
+    """Expected name in the server's certificate, also sent as SNI.
     Default: the host of the URL"""
 
     insecure_skip_verify: bool = False
-    """Take any certificate. Whoever stands between could then answer in the engine's place, and reads the
-    key of `api_key_file`.
-    Why: Name the authority in `ca_file` instead, also where it is your own."""
+    """Accept any certificate. A man in the middle could then impersonate the engine and read the key of
+    `api_key_file`.
+    Why: Set `ca_file` instead, also for your own CA."""
 
     @model_validator(mode="after")
-    def _a_pair(self) -> "TlsConfig":
+    def _is_pair(self) -> "TlsConfig":
         if (self.cert_file is None) != (self.key_file is None):
             there, missing = (
                 ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
@@ -76,11 +76,10 @@ class TlsConfig(Settings):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that are named."""
         return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
 
     def context(self) -> ssl.SSLContext:
-        """Read the files, and make of them what a connection begins with. Raises TlsFileError."""
+        """Read the files and return the SSL context. Raises TlsFileError."""
         made = self._trusting()
         made.set_alpn_protocols(["http/1.1"])
         if self.insecure_skip_verify:
@@ -93,7 +92,7 @@ class TlsConfig(Settings):
     def _trusting(self) -> ssl.SSLContext:
         if self.ca_file is None:
             return ssl.create_default_context()
-        # What stands between certificates may be in any language, and ssl takes ASCII.
+        # Comments between certificates may be in any language, but ssl accepts only ASCII.
         text = _read("ca_file", self.ca_file, _CA_REMEDY).decode("ascii", "ignore")
         try:
             return ssl.create_default_context(cadata=text)
@@ -107,18 +106,18 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
     if b"ENCRYPTED" in _read("key_file", key_file, _PAIR_REMEDY):
         raise TlsFileError("key_file", f"{quoted(str(key_file))} has a passphrase", _PAIR_REMEDY)
     try:
-        # Should it have one all the same, it would be asked for on a terminal; nobody sits there.
+        # Without the callback, OpenSSL would prompt for a passphrase on the terminal.
         made.load_cert_chain(cert_file, key_file, password=lambda: b"")
     except (OSError, ValueError) as error:
         mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
-        why = "the key is not that of the certificate" if mismatch else f"cannot be used: {error}"
+        why = "the key does not match the certificate" if mismatch else f"cannot be used: {error}"
         cause = f"{quoted(str(cert_file))} with {quoted(str(key_file))}: {why}"
         raise TlsFileError("cert_file", cause, _PAIR_REMEDY) from None
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    """Return what the file holds. Raises TlsFileError."""
-    # Some write a key in place of the file that holds it.
+    """Return the file's content. Raises TlsFileError."""
+    # Not shown: it may be the key itself.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
         if_exposed: regular_file.IfExposed = "warned" if key == "key_file" else "taken"
@@ -128,6 +127,6 @@ def _read(key: str, file: Path, remedy: str) -> bytes:
     except OSError as error:
         cause = f"{shown} names no file that can be read: {error.strerror or error}"
         raise TlsFileError(key, cause, remedy, error) from None
-    if b"-----BEGIN " not in held:  # of no authorities, ssl would take the system's
+    if b"-----BEGIN " not in held:  # without CAs, ssl would use the system's
         raise TlsFileError(key, f"{shown} holds no PEM", remedy)
     return held

@@ -1,7 +1,6 @@
-"""The web configuration file: TLS, passwords and headers of what we serve, as Prometheus' exporters read it.
+"""The web configuration file of Prometheus exporters: TLS, passwords and headers of our server.
 
-Whoever runs exporters has such a file. What Python's TLS cannot do as Go's does is refused with a remedy,
-never quietly done in another way.
+Options that Python's TLS cannot honour like Go's are refused with a remedy, never silently changed.
 Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
 """
 
@@ -21,7 +20,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""One check takes a second there, 50 ms at 10; each step doubles it, and 31 would take a day."""
+"""A check takes 50 ms at cost 10 and a second at 14; each step doubles it, and 31 would take a day."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -36,8 +35,8 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's names → OpenSSL's. None: TLS 1.3's own, which are always on. Suites without forward secrecy or
-authenticated encryption are left out."""
+"""Go's names → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
 _AUTH_TYPES = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -52,14 +51,14 @@ def _auth_type(value: Any) -> Any:
         cause = f"{quoted(value)} would take a certificate without verifying it"
         raise problem(cause, "write VerifyClientCertIfGiven or RequireAndVerifyClientCert")
     if value not in _AUTH_TYPES:
-        raise problem(f"{quoted(value)} is no client_auth_type", f"write one of {', '.join(_AUTH_TYPES)}")  # fmt: skip
+        raise problem(f"{quoted(value)} is not a client_auth_type", f"write one of {', '.join(_AUTH_TYPES)}")  # fmt: skip
     return value
 
 
 def _version(value: Any) -> Any:
     if value not in ("TLS12", "TLS13"):
         old = value in ("TLS10", "TLS11")
-        cause = f"{quoted(value)} is {'broken, and not served' if old else 'no TLS version'}"
+        cause = f"{quoted(value)} is {'broken, and not served' if old else 'not a TLS version'}"
         raise problem(cause, "write TLS12 or TLS13")
     return value
 
@@ -84,8 +83,8 @@ def _hash(value: Any) -> Any:
     if match is None:
         # Not shown: it may be the password itself.
         remedy = "write the output of: htpasswd -nBC 10 '' | tr -d ':\\n'"
-        raise problem("the value (not shown) is no bcrypt hash", remedy)
-    if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's own least
+        raise problem("the value (not shown) is not a bcrypt hash", remedy)
+    if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's minimum
         cause = f"a cost of {int(match[1])} is not between 4 and {BCRYPT_COST_MAX}"
         raise problem(cause, "make the hash again: htpasswd -nBC 10 '' | tr -d ':\\n'")
     return value
@@ -99,12 +98,12 @@ def _headers(value: Any) -> Any:
             cause = f"{quoted(name)} is not among the headers that can be set"
             raise problem(cause, f"write some of {', '.join(_HEADERS)}")
         if not isinstance(text, str) or not text.isascii() or not text.isprintable():
-            raise problem(f"{name} is no line of text", "put its value in quotes, on one line")
+            raise problem(f"{name} is not a line of text", "put its value in quotes, on one line")
     return value
 
 
 class TlsSettings(Sections):
-    """Certificates; without a certificate everything goes in the clear."""
+    """TLS of our server; without a certificate it serves plain HTTP."""
 
     cert_file: FilePath | None = None
     key_file: FilePath | None = None
@@ -119,7 +118,6 @@ class TlsSettings(Sections):
 
     @property
     def on(self) -> bool:
-        """Is anything encrypted?"""
         return self.cert_file is not None
 
     @model_validator(mode="after")
@@ -130,7 +128,8 @@ class TlsSettings(Sections):
                 found.append(Problem((own,), "is missing", "name the file, in PEM"))
         if self.client_ca_file is not None and self.client_auth_type == "NoClientCert":
             remedy = "set client_auth_type to RequireAndVerifyClientCert, or leave it out"
-            found.append(Problem(("client_ca_file",), "nobody is asked for a certificate", remedy))
+            cause = "clients are not asked for a certificate"
+            found.append(Problem(("client_ca_file",), cause, remedy))
         if self.client_ca_file is None and self.client_auth_type != "NoClientCert":
             remedy = "name the file of the authorities that sign clients' certificates"
             found.append(Problem(("client_ca_file",), "is missing", remedy))
@@ -148,15 +147,15 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """Those of TLS 1.2 in OpenSSL's names; empty: the defaults, or none where only 1.3's are listed."""
+        """TLS 1.2 suites by OpenSSL's names; empty: the defaults, or none if only 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 
 class HttpSettings(Sections):
-    """What goes beside the answers."""
+    """HTTP options."""
 
     http2: bool = True
-    """Taken for other exporters' sake: we speak HTTP/1.1, which every client of HTTP/2 does, too."""
+    """Accepted for compatibility and ignored: we serve HTTP/1.1, which every HTTP/2 client supports."""
     headers: Annotated[dict[str, str], BeforeValidator(_headers)] = Field(default_factory=dict)
 
 
@@ -179,17 +178,16 @@ class WebSettings(Sections):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that it names."""
         tls = self.tls_server_config
         named = (tls.cert_file, tls.key_file, tls.client_ca_file)
         return tuple(each for each in named if each is not None)
 
 
 def read(path: Path) -> WebSettings:
-    """Read the file; an empty one is a web configuration without anything.
+    """Read the file; an empty one gives the defaults.
 
     Raises:
-        ConfigError: for all that is wrong at once; an InvalidConfigError has each by itself.
+        ConfigError: with all errors; an InvalidConfigError lists each.
     """
     data, found = yaml_text.read(path, FILE_BYTES_MAX)
     errors = [ConfigError(f"{path}: {cause}", remedy) for cause, remedy in found]

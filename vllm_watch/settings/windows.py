@@ -1,8 +1,7 @@
-"""When restarts may happen and when not: weekly windows in a time zone.
+"""Weekly windows in a time zone, which allow or forbid restarts.
 
-A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. Where the clocks
-change, a time that exists twice or never is read so that the window that allows is the shorter one,
-and the one that forbids the longer one.
+A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, a time
+that exists twice or never is resolved so that allowing windows get shorter and forbidding windows longer.
 Source of the semantics: kured's time windows (days, hours, zone, over midnight); DST is our own.
 """
 
@@ -17,20 +16,20 @@ _TEXT = re.compile(
     r"(?:(?P<days>[A-Za-z]{3}(?:\s*[-,]\s*[A-Za-z]{3})*)\s+)?"
     r"(?P<from>\d{1,2}:\d{2})\s*-\s*(?P<to>\d{1,2}:\d{2})"
 )
-_SEARCH_DAYS = 8  # a weekly window opens again within these
+_SEARCH_DAYS = 8  # a weekly window reopens within these
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some hours of some days of every week."""
+    """A time range on some days of every week."""
 
     days: frozenset[int]  # 0 is Monday
     begin: time
-    end: time  # not after `begin`: on the next day
-    text: str  # as it was written
+    end: time  # on the next day unless after `begin`
+    text: str  # as written
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
-        """Return begin and end (Unix seconds) of the window that begins on `day`."""
+        """Return begin and end (Unix seconds) of the window on `day`."""
         last = day if self.end > self.begin else day + timedelta(days=1)
         first, second = (min, max) if longer else (max, min)
         return (
@@ -40,7 +39,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """The one or two Unix times that this reading of the clock may mean."""
+    """Return both Unix times of a wall time; they differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
@@ -48,10 +47,10 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
 
 
 def parse(text: str) -> Window:
-    """Return the window that `Mon-Fri 22:00-04:00`, `Sat,Sun 00:00-24:00` or `01:00-05:00` means.
+    """Parse a window such as `Mon-Fri 22:00-04:00`, `Sat,Sun 00:00-24:00` or `01:00-05:00`.
 
     Raises:
-        ValueError: what is wrong with it, in words.
+        ValueError: with an explanation.
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
@@ -68,7 +67,7 @@ def _time(text: str) -> time:
     if (hours, minutes) == (24, 0):
         return time(0)
     if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock
-        raise ValueError(f"{text} is no time of day")
+        raise ValueError(f"{text} is not a time of day")
     return time(hours, minutes)
 
 
@@ -78,7 +77,7 @@ def _days(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         for name in (first, last or first):
             if name not in DAYS:
-                raise ValueError(f"{name!r} is no day: write {', '.join(DAYS)}")
+                raise ValueError(f"{name!r} is not a day: write {', '.join(DAYS)}")
         begin, end = DAYS.index(first), DAYS.index(last or first)
         found.update((begin + step) % 7 for step in range((end - begin) % 7 + 1))
     return frozenset(found)
@@ -87,13 +86,13 @@ def _days(text: str) -> frozenset[int]:
 def open_until(
     windows: Sequence[Window], zone: tzinfo, t: float, *, longer: bool = False
 ) -> float | None:
-    """Return when the windows that `t` is in end (Unix seconds); None when it is in none."""
+    """Return the end (Unix seconds) of the windows that contain `t`; None if none does."""
     ends = [end for begin, end in _spans(windows, zone, t, longer=longer) if begin <= t < end]
     return max(ends, default=None)
 
 
 def next_open(windows: Sequence[Window], zone: tzinfo, t: float) -> float | None:
-    """Return the first moment from `t` on at which a window is open; None where none ever is."""
+    """Return the first time from `t` on at which a window is open; None if there is none."""
     if open_until(windows, zone, t) is not None:
         return t
     begins = [begin for begin, end in _spans(windows, zone, t, longer=False) if t < begin < end]

@@ -1,7 +1,6 @@
-"""YAML read strictly: bounded in size and depth, no key twice, no aliases, errors with line and column.
+"""A strict YAML reader: bounded size and depth, no duplicate keys, no aliases, errors with line and column.
 
-PyYAML lets the last of two equal keys win without a word, and expands aliases of aliases until
-memory ends; both are refused here.
+PyYAML silently takes the last of two equal keys, and expands nested aliases until memory is exhausted.
 """
 
 import re
@@ -15,20 +14,20 @@ from vllm_watch.settings.base import quoted
 from vllm_watch.support import regular_file
 
 _DEPTH_MAX = 20  # the configuration is 4 deep
-# libyaml where PyYAML was built with it: ten times faster, and its scanner does not recurse
+# libyaml if PyYAML was built with it: ten times faster, and its scanner does not recurse.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# Python prints no number of over 4,300 digits, and makes one of hexadecimals all the same.
+# Python cannot print a number of over 4,300 digits, but parses one from hexadecimal digits.
 _LONG_NUMBER = re.compile(r"[-+]?[0-9][0-9a-fA-FxXob_:]{100,}+").fullmatch
 
-Found = tuple[str, str]  # what is wrong (from the key's path or the line on) and its remedy
+Found = tuple[str, str]  # cause (with the key's path or the line) and remedy
 
 
 def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
-    """Return the file's mapping (an empty file is an empty one) and the keys that stand twice.
+    """Return the file's mapping ({} for an empty file) and its duplicate keys.
 
     Raises:
-        ConfigError: the file cannot be read, is too large, or is no YAML mapping.
+        ConfigError: the file cannot be read, is too large, or is not a YAML mapping.
     """
     data, found = parse(text_of(path, bytes_max), str(path))
     if data is None:
@@ -40,10 +39,10 @@ def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
 
 
 def parse(text: str, file: str) -> tuple[Any, list[Found]]:
-    """Return what the text holds and the keys that stand twice in one mapping.
+    """Return the parsed text and the duplicate keys of its mappings.
 
     Raises:
-        ConfigError: the text is no YAML, too deep, or uses an alias.
+        ConfigError: the text is not YAML, is too deep, or uses an alias.
     """
     try:
         _refuse_bombs(text, file)
@@ -55,15 +54,13 @@ def parse(text: str, file: str) -> tuple[Any, list[Found]]:
         finally:
             loader.dispose()
     except yaml.constructor.ConstructorError as error:
-        cause = f"{file}: {_where(error.problem_mark)}{error.problem}"
+        cause = f"{file}: {_position(error.problem_mark)}{error.problem}"
         raise ConfigError(cause, "write plain text, numbers, lists and mappings") from None
     except yaml.MarkedYAMLError as error:
-        where = _where(error.problem_mark or error.context_mark)
-        what = error.problem or error.context or "cannot be read"
-        remedy = (
-            "look at that line and the one before; quote values that hold ': ', '#', '[' or '{'"
-        )
-        raise ConfigError(f"{file}: {where}{what}", remedy) from None
+        position = _position(error.problem_mark or error.context_mark)
+        cause = error.problem or error.context or "cannot be read"
+        remedy = "check this line and the one before; quote values with ': ', '#', '[' or '{'"
+        raise ConfigError(f"{file}: {position}{cause}", remedy) from None
     except yaml.reader.ReaderError as error:
         character = error.character if isinstance(error.character, int) else ord(error.character)
         cause = f"{file}: holds the character U+{character:04X}, which YAML does not allow"
@@ -87,8 +84,8 @@ def text_of(path: Path, bytes_max: int) -> str:
             cause, "name a configuration file; long target lists go into several file_sd files"
         ) from None
     except OSError as error:
-        what = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: {what}", "name a file that can be read") from None
+        cause = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: {cause}", "name a file that can be read") from None
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -102,18 +99,21 @@ def _refuse_bombs(text: str, file: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            cause = f"{file}: {_where(event.start_mark)}the alias *{event.anchor} is not read"
-            raise ConfigError(
-                cause, "write the value out; what holds for all targets goes under scrape or slo"
+            cause = (
+                f"{file}: {_position(event.start_mark)}the alias *{event.anchor} is not supported"
             )
+            remedy = "write the value out; settings of all targets go under scrape or slo"
+            raise ConfigError(cause, remedy)
         if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER(event.value):
-            cause = f"{file}: {_where(event.start_mark)}a number of {len(event.value)} digits"
+            cause = f"{file}: {_position(event.start_mark)}a number of {len(event.value)} digits"
             raise ConfigError(cause, "quote it if it is meant as text")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEPTH_MAX:
-            cause = f"{file}: {_where(event.start_mark)}is nested deeper than {_DEPTH_MAX} levels"
-            raise ConfigError(cause, "look for brackets that are not closed")
+            cause = (
+                f"{file}: {_position(event.start_mark)}is nested deeper than {_DEPTH_MAX} levels"
+            )
+            raise ConfigError(cause, "check for brackets that are not closed")
 
 
 def _duplicates(node: yaml.Node, path: str) -> list[Found]:
@@ -125,16 +125,16 @@ def _duplicates(node: yaml.Node, path: str) -> list[Found]:
         first: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # reported when it is constructed
+                continue  # its construction reports an error
             here = f"{path}.{key.value}" if path else key.value
             line = key.start_mark.line + 1
             if key.value in first:
-                cause = f"{here}: stands twice, in lines {first[key.value]} and {line}"
+                cause = f"{here}: is set twice, in lines {first[key.value]} and {line}"
                 found.append((cause, "keep one of the two"))
             first.setdefault(key.value, line)
             found += _duplicates(value, here)
     return found
 
 
-def _where(mark: Any) -> str:
+def _position(mark: Any) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

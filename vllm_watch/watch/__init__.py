@@ -1,1 +1,1 @@
-"""What watches: one target, one host, and the loops that look at them."""
+"""The judges of one target and of one host, and the loops that poll them."""

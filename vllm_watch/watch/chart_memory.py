@@ -1,4 +1,4 @@
-"""Charts over a restart of the watcher: read before the first look, put every few minutes and at the end."""
+"""Charts across restarts of the watcher: read before the first scrape, saved every few minutes and at the end."""
 
 import time
 from collections.abc import Iterator
@@ -9,28 +9,28 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""At 13 KB an engine; what a kill costs is a gap of so long at most."""
+"""At 13 KB an engine. A kill leaves a gap of at most this."""
 
 PARTS_MAX = 1000
-"""Engines and days of targets of which it is kept; beyond it the charts of the others begin anew."""
+"""Charts of engines and of targets' days that are saved; the others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 
 
 class ChartMemory:
-    """Of all targets of one watcher."""
+    """The saved charts of all targets of one watcher."""
 
     def __init__(self, disk: ChartTable, board: Board) -> None:
         self._disk = disk
         self._board = board
         self._saved_s: dict[str, float] = {}  # monotonic, by target
-        self._parts: set[tuple[str, str]] = set()  # kept by this run
+        self._parts: set[tuple[str, str]] = set()  # saved by this run
 
     async def open(self) -> None:
-        """Read what was kept; the board takes it up with its targets."""
+        """Read the saved charts; the board shows them once their targets are added."""
         for part in await self._disk.open():
             if part.form != FORM:
-                continue  # of another version
+                continue
             past = self._board.past.setdefault(part.target, Past({}, Day()))
             try:
                 if part.name == _DAY:
@@ -42,13 +42,13 @@ class ChartMemory:
                 self._disk.damaged(part, str(error))
 
     def keep(self, target: str) -> None:
-        """Have a target's charts written when it is time; nothing waits for the disk."""
+        """Queue a target's charts for writing if `SAVE_SECONDS` have passed. Does not wait for the disk."""
         now_s = time.monotonic()
         if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
             self._save(target)
 
     def save(self) -> None:
-        """Have all of them written now."""
+        """Queue all charts for writing."""
         for target in self._board.targets:
             self._save(target)
 

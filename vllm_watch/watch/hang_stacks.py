@@ -1,6 +1,7 @@
-"""Where a server's processes stand as it begins to hang: one sentence for its incident, taken once.
+"""The stacks of a server's processes when a hang begins: one sentence for its incident, taken once.
 
-Nothing is judged by it. A server on another host is left alone: what runs here with its port is another one.
+They are evidence only, and no verdict uses them. Servers on other hosts are skipped: a local process with
+the same port is another server.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""Servers that wait for their turn; more that hang at one moment go without."""
+"""Incidents with stacks in progress; if more hang at once, the rest get none."""
 
 
 class HangStacks:
-    """`note` takes target, incident's id and sentence."""
+    """`note` takes the target, the incident's id and the sentence."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path
@@ -32,7 +33,7 @@ class HangStacks:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by incident
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Begin to take the stacks of what hangs now, and was not looked into yet."""
+        """Start to take the stacks of new hangs of this target."""
         self._tasks = {name: task for name, task in self._tasks.items() if self._is_open(name)}
         for each in (event.incident for event in events if event.incident.target == target):
             waiting = sum(not task.done() for task in self._tasks.values())
@@ -42,7 +43,7 @@ class HangStacks:
                 self._tasks[each.id] = asyncio.create_task(taking, name=f"stacks {target}")
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """End what is under way; return it to be waited for."""
+        """Cancel all tasks and return them for the caller to await."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -61,5 +62,5 @@ class HangStacks:
             sentence = await self._stacks.sentence(started, port, engines, engine)
             if sentence:
                 self._note(target, name, sentence)
-        except Exception:  # noqa: BLE001 - the incident is told without
+        except Exception:  # noqa: BLE001 - the incident does without
             _log.exception("stacks_not_taken", target=target)

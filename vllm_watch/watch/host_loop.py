@@ -1,4 +1,4 @@
-"""The GPUs of this host: polled, judged once for all engines that run here, shown, kept, and handed to each look."""
+"""The GPU loop of this host: poll, judge once for all engines, publish, record, and share with each scrape."""
 
 import asyncio
 import time
@@ -15,24 +15,24 @@ from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.signals.recent_xids import RecentXids
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.publishing import Publisher
 
 _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """What polls the GPUs: NVML, or the lab's simulated ones."""
+    """Polls the GPUs: NVML or the lab."""
 
     async def read(self) -> GpuReading:
-        """Poll all GPUs once; never raises for anything the driver does."""
+        """Poll all GPUs once. Does not raise for driver errors."""
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """Stop background work."""
 
 
 class HostLoop:
-    """Polls at its own pace. `servers` says what the last scrapes of the servers of this host brought."""
+    """Polls at its own interval. `servers` returns the last scrapes of the servers on this host."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class HostLoop:
         board: Board,
         recorder: FlightRecorder,
         publisher: Publisher,
-        servers: Callable[[], Mapping[str, ServerLook]],
+        servers: Callable[[], Mapping[str, ServerScrape]],
     ) -> None:
         self.watch = watch
         self._config = config
@@ -57,38 +57,35 @@ class HostLoop:
         self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         while True:
             looked = Looked.now()
             try:
                 self._take(await self._source.read(), looked)
-            except Exception:  # noqa: BLE001 - the engines go on being watched
+            except Exception:  # noqa: BLE001 - the engines must still be watched
                 _log.exception("gpu_poll_failed")
             left = self._config.gpu.interval_seconds - (time.monotonic() - looked.monotonic_s)
             await asyncio.sleep(max(0.1, left))
 
     async def configure(self, config: Config) -> None:
-        """Change to another configuration."""
         old, self._config = self._config, config
         if config.gpu == old.gpu:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Switched off, it would grow older and older, as if it had failed.
+        # A disabled source would seem stale, as if it had failed.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
             self._publisher.end_host(self.watch)
 
     async def close(self) -> None:
-        """End what the source runs in the background."""
         await self._source.close()
 
     def _take(self, reading: GpuReading, looked: Looked) -> None:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        # The board counts what was told now; judgement goes at its own pace, and must not miss it.
+        # The board counts new XIDs of this poll; detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
         gpus = trace_gpus.known(standing)
         events = []

@@ -1,7 +1,7 @@
-"""The GPUs of one host and who holds their memory: judged once, for all engines that run there. Pure.
+"""Judges the GPUs of one host and the holders of their memory, once for all engines. Pure.
 
-A host is watched as a target is: it has a name, incidents of its own, and a memory. What is wrong with a GPU
-concerns the servers that are known to run on it, and no others.
+Like a target, a host has a name, incidents and saved state. An incident of a GPU concerns only the servers
+known to run on it.
 """
 
 from collections.abc import Mapping
@@ -26,22 +26,21 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 
 VERSION = 1
-"""Of what `export_state` gives; what was kept in another form is left out."""
-
+"""Format of `export_state`; state of another version is ignored."""
 
 _NOWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLook:
-    """What the last scrape at one server of the host brought."""
+class ServerScrape:
+    """The last scrape of one server of the host."""
 
-    up: bool = False  # did it answer?
-    serves: bool = False  # ... with an engine behind it?
-    asleep: bool = False  # ... and do all engines sleep, without weights and cache on the GPU?
-    start_time: float | None = None  # of its process, Unix seconds, where it answered
-    pids: frozenset[int] = frozenset()  # of all its processes; empty: not seen
-    incidents: tuple[Incident, ...] = ()  # its open ones
+    up: bool = False  # it answered
+    serves: bool = False  # it exports an engine
+    asleep: bool = False  # all engines sleep, without weights and cache on the GPU
+    start_time: float | None = None  # of its process, Unix seconds
+    pids: frozenset[int] = frozenset()  # of all its processes; empty: unknown
+    incidents: tuple[Incident, ...] = ()  # open
 
     @classmethod
     def of(
@@ -49,8 +48,8 @@ class ServerLook:
         signals: TargetSignals | None,
         incidents: tuple[Incident, ...],
         pids: frozenset[int] = frozenset(),
-    ) -> "ServerLook":
-        """Make it of the signals of the last look; None: there was none."""
+    ) -> "ServerScrape":
+        """Convert the signals of the last scrape; None: not scraped yet."""
         if signals is None or not signals.up:
             return cls(incidents=incidents)
         asleep = bool(signals.engines) and all(e.sleep_level for e in signals.engines.values())
@@ -61,60 +60,60 @@ class ServerLook:
 
 
 def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
-    """One of each detector of hosts that there is, by its slug."""
+    """Return an instance of every host detector, by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.HostDetector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class HostWatch:
-    """Follows one host from look to look. Its incidents have the target `host:NAME`."""
+    """Follows one host from poll to poll. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
-        """`thresholds`: what its detectors judge by, from the start of the watcher."""
+        """`thresholds` of its detectors are fixed for the run of the watcher."""
         self.target = host_target(name)
         self.holders: tuple[GpuHolders, ...] = ()  # as last judged
-        self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
+        self.failures: dict[str, str] = {}  # detector slug → its last exception
         thresholds = thresholds or DetectorsSettings()
         stale = StaleVramSettings.model_validate(thresholds.of(STALE_VRAM))
         self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
         self._places: Mapping[str, Place] = {}  # by target
-        self._used_gpus: frozenset[str] = frozenset()  # UUIDs, of all of them
+        self._used_gpus: frozenset[str] = frozenset()  # UUIDs, of all targets
         self._detectors = host_detectors(thresholds)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The open ones, oldest first."""
+        """Open incidents, oldest first."""
         return self._lifecycle.incidents
 
     @property
     def opened(self) -> Mapping[str, int]:
-        """How many incidents were ever opened, by kind."""
+        """Number of incidents ever opened, by kind."""
         return self._lifecycle.opened
 
     def concerning(self, target: str) -> tuple[Incident, ...]:
-        """The open incidents that hit a server."""
+        """Return the open incidents that affect a server."""
         return tuple(each for each in self.incidents if target in each.concerns)
 
     def others_gpus(self, target: str) -> frozenset[str]:
-        """UUIDs of the GPUs on which other servers are known to run, and this one is not."""
+        """Return the UUIDs of GPUs with other known servers, but not this one."""
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
-        """Its engine core, with the PID that the driver knows; None where none is known, or several are."""
+        """Return the name and driver PID of its engine core; None unless exactly one is known."""
         pids = self._cores(target, VLLM)
-        return _named(pids[0]) if len(pids) == 1 else None
+        return _core_name(pids[0]) if len(pids) == 1 else None
 
     def left_core_of(self, target: str) -> str | None:
-        """An engine core of its that no server has any more, and that is stale: of several, the first."""
+        """Return its orphaned, stale engine core; if several, the one with the lowest PID."""
         pids = self._cores(target, STALE)
-        return _named(pids[0]) if pids else None
+        return _core_name(pids[0]) if pids else None
 
     def _cores(self, target: str, verdict: str) -> list[int]:
-        """PIDs of such engine cores on the GPUs that are the target's alone."""
+        """Return the PIDs of engine cores with this verdict on GPUs that only this target uses."""
         return sorted(
             {
                 each.process.pid
@@ -128,11 +127,11 @@ class HostWatch:
         t: float,
         monotonic_s: float | None,
         gpus: tuple[GpuSample, ...],
-        servers: Mapping[str, ServerLook],
+        servers: Mapping[str, ServerScrape],
     ) -> list[IncidentEvent]:
-        """Take one look at Unix time `t`; `servers` of this host, by target. Returns events, in order.
+        """Judge one poll at Unix time `t`; return events, in order. `servers` of this host, by target.
 
-        A look that comes late is left out.
+        Late polls are ignored.
         """
         if self._timeline.is_late(t, monotonic_s):
             return []
@@ -158,7 +157,7 @@ class HostWatch:
         )
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """Return the events that end all open incidents: the GPUs are no longer watched."""
+        """End all open incidents when GPU polling stops; return the events."""
         return self._lifecycle.close(t)
 
     def _verdicts(self, view: HostView) -> list[Verdict]:
@@ -166,12 +165,12 @@ class HostWatch:
         for slug, detector in self._detectors.items():
             try:
                 verdicts.append(detector.update(view))
-            except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
+            except Exception as error:  # noqa: BLE001 - must not stop the other detectors
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        """Return the state to save, as plain values; None if there is none."""
         clock = self._timeline.export_state()
         if clock is None:
             return None
@@ -184,7 +183,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Go on from what an earlier run exported; before the first look only. Returns what could not be used."""
+        """Restore the state of an earlier run, before the first poll only. Return errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)
@@ -195,17 +194,17 @@ class HostWatch:
         return []
 
 
-def _named(core: int) -> str:
+def _core_name(core: int) -> str:
     return f"VLLM::EngineCore (PID {core})"
 
 
 def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
-    """The same, with the targets that run there."""
+    """Return it with the targets that run on its GPU."""
     here = (name for name, place in places.items() if held.gpu.uuid in place.gpus)
     return replace(held, targets=tuple(sorted(here)))
 
 
-def _server(name: str, look: ServerLook, place: Place) -> HostServer:
+def _server(name: str, last: ServerScrape, place: Place) -> HostServer:
     return HostServer(
-        name=name, up=look.up, gpus=place.gpus, workers=place.workers, asleep=look.asleep
+        name=name, up=last.up, gpus=place.gpus, workers=place.workers, asleep=last.asleep
     )

@@ -1,7 +1,7 @@
-"""What a Watch keeps for the next run of the watcher, as plain values, and how it is read back. Pure.
+"""Export and restore of a Watch's state, as plain values, for the next run of the watcher. Pure.
 
-Incidents go on wherever they were. What was learnt of one process counts for that process only; what an
-engine was seen to survive counts for its whole group, since it can only make us more patient.
+Incidents continue. Facts about one process hold only for that process. Pauses that an engine recovered from
+hold for its whole group, since they only make detectors more patient.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 VERSION = 1
-"""What was kept in another form is left out."""
+"""State of another version is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""What was learnt is forgotten when nobody watched for so long: new releases come about weekly."""
+"""After this long unwatched, detectors' state is dropped: vLLM releases come about weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
 
 def of_server(signals: TargetSignals) -> dict[str, Any]:
-    """What is known of the server itself."""
+    """Return the state of the server itself."""
     return {name: getattr(signals, name) for name in _SERVER} | {"models": list(signals.models)}
 
 
 def of_engines(
     trackers: Mapping[str, EngineTracker], reading: Reading | None
 ) -> dict[str, dict[str, Any]]:
-    """Who each engine was at the last scrape, and what was counted of it."""
+    """Return each engine's identity at the last scrape, and its counts."""
     states = {}
     for name, tracker in trackers.items():
         last = tracker.window.newest
@@ -51,7 +51,7 @@ def of_engines(
 
 
 def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
-    """The memory of those that have one."""
+    """Return the state of the detectors that have one."""
     return {
         slug: detector.export_state(at_s)
         for slug, detector in detectors.items()
@@ -60,20 +60,20 @@ def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, An
 
 
 def away_seconds(state: stored.Stored, target: str, t: float) -> float:
-    """For how long nobody watched, at Unix time `t`. Raises one of stored.DAMAGE for what is not this target's."""
+    """Return the seconds unwatched until Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
     stored.version(state, VERSION)
     if state["target"] != target:
-        raise ValueError(f"it is that of {state['target']!r}")
+        raise ValueError(f"it belongs to {state['target']!r}")
     return max(0.0, t - stored.number(state["t"]))
 
 
 def answered_t(state: stored.Stored) -> float | None:
-    """When the server was last read, in Unix seconds. May raise stored.DAMAGE."""
+    """Return the Unix time of the last successful scrape. May raise stored.DAMAGE."""
     return stored.number_or_none(state["server"]["last_success_timestamp_seconds"])
 
 
 def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
-    """What is known of a server before the first look: its name and what was counted. May raise stored.DAMAGE."""
+    """Return the signals to show before the first scrape: names and counts. May raise stored.DAMAGE."""
     server = state["server"]
     engines = {
         name: EngineSignals(
@@ -103,7 +103,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """What its starts took, and, if that was not long ago, how it was last seen. May raise stored.DAMAGE."""
+    """Return the durations of its starts; if recent, also its last loading state. May raise stored.DAMAGE."""
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
@@ -115,9 +115,9 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Give each its memory back; return what could not be used, in words.
+    """Restore each detector's state; return errors of lost parts.
 
-    What was seen of an address counts for no other: `address` is where the server is looked for now.
+    State about an address is dropped unless it equals `address`, the current one.
     """
     left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
@@ -132,7 +132,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Give each what another server of its group has learnt; return what could not be used, in words."""
+    """Seed each detector from another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):
@@ -146,7 +146,7 @@ def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str
 def resume(
     tracker: EngineTracker, before: stored.Stored, sample: EngineSample, server: ServerSample
 ) -> None:
-    """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
+    """Continue the counts of an earlier run, including a restart that happened unwatched."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
     tracker.progress.restored(None if ended else before.get("progress"))

@@ -1,7 +1,7 @@
-"""What the daemon remembers: which kept state belongs to which target, and when it is kept again.
+"""Saves and restores the state of targets, of the host and of the fleet.
 
-With a state folder it outlives the process; without one it still hands a target's state over when a
-reload changes how the target is watched.
+With a state folder it survives the process. Without one it still passes a target's state on when a reload
+replaces its Watch.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""What was learnt is kept this often: a minute's learning is learnt again in a minute."""
+"""Save detectors' state this often: a lost minute is relearnt in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""A target that has not come back so long after the start is gone, and its incidents with it: discovery
-asks every few seconds, and some sources answer late."""
+"""A target missing this long after the start is gone, and its incidents end: discovery polls every few
+seconds, and some sources answer late."""
 
 LEARNT_MAX = 10_000
-"""As many as there may be targets."""
+"""The maximum number of targets."""
 
 
 class Remembered(Protocol):
@@ -40,18 +40,18 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """Under which name its state and its incidents are kept."""
+        """The name of its saved state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The open ones."""
+        """Open incidents."""
 
     def export_state(self) -> dict[str, Any] | None:
-        """What should outlive the watcher; None while there is nothing."""
+        """Return the state to save; None if there is none."""
 
 
 class Memory:
-    """One process's memory of its targets."""
+    """The state of all targets of one watcher."""
 
     def __init__(
         self, disk: IncidentTable | None, board: Board, charts: ChartMemory | None = None
@@ -59,13 +59,13 @@ class Memory:
         self._disk = disk
         self._charts = charts
         self._board = board
-        self._learnt: dict[str, Learnt] = {}  # the newest that is known, by target
-        self._open: dict[str, Incident] = {}  # read as open, and not taken up yet
+        self._learnt: dict[str, Learnt] = {}  # newest, by target
+        self._open: dict[str, Incident] = {}  # read as open, not shown yet
         self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """Read what was kept, and show the incidents that ended."""
+        """Read the saved state, and show the incidents that ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -78,7 +78,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Give a Watch that has seen nothing yet what is known of its target, or of its group."""
+        """Restore a new Watch from the state of its target, or seed it from its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -86,18 +86,18 @@ class Memory:
         else:
             kin = [each for each in self._learnt.values() if each.group == target.group]
             lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
-        self._recalled(watch, learnt, lost)
+        self._log_recall(watch, learnt, lost)
 
     def recall_whole(self, watch: HostWatch | Fleet) -> None:
-        """The same for the host, and for the fleet."""
+        """Restore the host or the fleet."""
         learnt = self._learnt.get(watch.target)
-        self._recalled(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
+        self._log_recall(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
 
-    def _recalled(self, watch: Remembered, learnt: Learnt | None, lost: Sequence[str]) -> None:
+    def _log_recall(self, watch: Remembered, learnt: Learnt | None, lost: Sequence[str]) -> None:
         now = time.time()
         for part in lost:
-            cause = f"what was kept of {watch.target} cannot be used: {part}"
-            remedy = "It is left out, and learnt again."
+            cause = f"the saved state of {watch.target} cannot be used: {part}"
+            remedy = "It is ignored and learned again."
             _log.warning("state_entry_lost", target=watch.target, cause=cause, remedy=remedy)
             if self._board.store is not None:
                 self._board.store.count("entry", cause, now)
@@ -111,7 +111,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show what was taken up, once it is on the board; return the ends of what nobody follows any more."""
+        """Show restored incidents, once the watch is on the board; end those that no longer apply and return their events."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -122,11 +122,11 @@ class Memory:
 
     @property
     def complete(self) -> bool:
-        """Had every target that an earlier run watched time to come back?"""
+        """Return True once every target of an earlier run had time to return."""
         return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
 
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
-        """End the incidents of targets that are watched no more, when they had time to come back."""
+        """End the incidents of targets that did not return in time."""
         if not self._open or not self.complete:
             return []
         here = set(targets)
@@ -144,7 +144,7 @@ class Memory:
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
-        """Have incident events written at once, and what was learnt now and then; nothing waits for the disk."""
+        """Queue incident events for writing at once, other state every `SAVE_SECONDS`. Does not wait for the disk."""
         if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
@@ -154,12 +154,11 @@ class Memory:
             self._charts.keep(watch.target)
 
     def close(self) -> None:
-        """Keep all charts, at the end."""
         if self._charts is not None:
             self._charts.save()
 
     def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
-        """Keep it now; the disk has it soon."""
+        """Queue its state for writing now."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
         learnt = None
@@ -172,8 +171,8 @@ class Memory:
         if self._disk is not None:
             self._disk.put(events, learnt)
 
-    def forget_pace(self, target: str) -> None:
-        """A target is no longer watched; what is known of it stays for when it comes back."""
+    def forget_save_time(self, target: str) -> None:
+        """Drop the save time of a removed target; its state stays for its return."""
         self._saved_s.pop(target, None)
 
 

@@ -1,4 +1,4 @@
-"""Which targets exchange KV or step together, and what one of them should know of the others."""
+"""Targets that exchange KV (peers) or step together (gangs), and the facts that each needs about the others."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """Pairs of targets, as the configuration of either side names them, and gangs."""
+    """Peers, named in the configuration of either side, and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -20,7 +20,7 @@ class Peers:
         self._gangs: Mapping[str, tuple[str, ...]] = {}
 
     def follow(self, targets: Iterable[TargetConfig]) -> None:
-        """From now on these are the targets."""
+        """Replace the targets."""
         known = {each.name: each for each in targets}
         pairs = [
             (name, peer) for name, each in known.items() for peer in each.peers if peer in known
@@ -40,41 +40,39 @@ class Peers:
         }
 
     def beside(self, target: str) -> tuple[Incident, ...]:
-        """What is open of its peers and of its gang."""
+        """Return the open incidents of its peers and its gang."""
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """What they have to do with it, with what its host says of it (fields of Around)."""
+        """Return the facts about its peers and gang, together with `of_host` (fields of Around)."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
             return Around(**of_host)
         waiting = tuple(peer for peer in peers if any(map(_wants_kv, self._open(peer))))
-        born_t = self._born_t(target)
-        told = {rank: tuple(self._open(rank)) for rank in ranks}
+        start_t = self._process_start_t(target)
+        incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # They have no other peer: which of several does not give it is not known. What they waited for before
-            # this process began went with the one before.
+            # Only if this is their sole peer: among several, the culprit is unknown. A wait that began before
+            # this process started concerned the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting
-                if self._of[peer] == {target} and self._waits_since(peer) > born_t
+                if self._of[peer] == {target} and self._waits_since_t(peer) > start_t
             ),
             peers=tuple(peers),
             ranks=ranks,
-            stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
-            held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),
+            stalled_ranks=tuple(r for r in ranks if any(map(_stalled, incidents[r]))),
+            held_up_by=tuple(r for r in ranks if any(map(_failed_itself, incidents[r]))),
             **of_host,
         )
 
-    def _waits_since(self, target: str) -> float:
-        """Since when it waits for KV, in Unix seconds."""
+    def _waits_since_t(self, target: str) -> float:
         return min(each.began_t for each in self._open(target) if _wants_kv(each))
 
-    def _born_t(self, target: str) -> float:
-        """When its process began, in Unix seconds."""
+    def _process_start_t(self, target: str) -> float:
         entry = self._board.targets.get(target)
         known = None if entry is None or entry.signals is None else entry.signals.process_start_time
         return 0.0 if known is None else known
@@ -88,11 +86,11 @@ def _wants_kv(incident: Incident) -> bool:
     return relations.waits(incident) and incident.cause != "rank_wait" and incident.firing
 
 
-def _has_stalled(incident: Incident) -> bool:
+def _stalled(incident: Incident) -> bool:
     return incident.kind == "engine_stalled" and incident.firing
 
 
-def _stands_still(incident: Incident) -> bool:
-    """By itself, and not because it waits for another rank?"""
+def _failed_itself(incident: Incident) -> bool:
+    """Return True if it is down or stalled, and does not just wait for another rank."""
     own = incident.kind == "engine_stalled" and incident.cause in ("stopped", "idle_wedged")
     return (own or incident.kind == "engine_down") and incident.firing

@@ -1,7 +1,7 @@
-"""What a scrape has brought goes here, once: to disk, to the recorder, to the board, and then to who acts and tells.
+"""Publishes the result of each scrape once: to disk, recorder and board, then to listeners (restarts, notifications).
 
-The fleet changes an incident last; the same record is then kept, shown, told and acted on. The board is complete before
-anybody is told that there is something to read on it.
+The fleet is the last to change an incident; the same record is then saved, shown and acted on. The board is
+complete before any listener is called.
 """
 
 import time
@@ -31,14 +31,14 @@ _LOGGED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
 
 class Listener(Protocol):
-    """Reads the board when something happened: restarts, notifications."""
+    """Reads the board after each scrape: restarts, notifications."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """A look at a target has ended, and led to these events, some of other targets perhaps."""
+        """Handle a scrape of `target` and its events, which may concern other targets, too."""
 
 
 class Publisher:
-    """The only one that writes what looks brought on the board."""
+    """The only writer of scrape results on the board."""
 
     def __init__(
         self,
@@ -64,89 +64,88 @@ class Publisher:
         looked: Looked,
         late_s: float,
     ) -> None:
-        """Show one look at a target, with when it was made. `late_s`: how much later than planned it began."""
+        """Publish one scrape. `late_s`: its delay after the planned start."""
         explained = frozenset(
             name
             for each in self._board.host.incidents.open.values()
             if each.severity == "page"
             for name in each.concerns
         )
-        told = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
-        if told:
-            self._memory.save(self._fleet, "", told)
-        self._memory.keep(watch, target.group, told)
+        changes = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
+        if changes:
+            self._memory.save(self._fleet, "", changes)
+        self._memory.keep(watch, target.group, changes)
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
-            signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
+            signals, incidents=map(self._fleet.shown, watch.incidents), events=changes,
             calls=look.calls, looked=looked, late_seconds=late_s,
         )  # fmt: skip
-        self._tell(target.name, told)
+        self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
-        """Go on with what an earlier run knew of this host and of the fleet, before any target is taken up."""
+        """Restore the host and the fleet from an earlier run, before any target is added."""
         for watch in (host, self._fleet):
             self._memory.recall_whole(watch)
-            self.over(self._memory.show(watch))
+            self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show targets that are watched from now on with the incidents that an earlier run left, as the fleet sees them."""
+        """Show new targets with their restored incidents, as the fleet sees them."""
         now_t = time.time()
-        told = self._fleet.take_up(now_t, {
+        changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)
             for name, (target, watch) in begun.items() if watch.signals is not None
         })  # fmt: skip
         for _, watch in begun.values():
-            self.over(self._memory.show(watch, self._fleet.shown))
-        self._spread(told)
+            self.notify(self._memory.show(watch, self._fleet.shown))
+        self._publish_events(changes)
 
     def host(
         self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
     ) -> None:
-        """Show one look at the GPUs of this host."""
+        """Publish one poll of the GPUs of this host."""
         self._memory.keep(watch, watch.target, events)
         self._board.publish_gpus(
             reading, watch.holders, incidents=watch.incidents, events=events, looked=looked
         )
-        self._tell(watch.target, events)
+        self._notify(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:
-        """The GPUs of this host are watched no more."""
+        """End the incidents of this host's GPUs when GPU polling is disabled."""
         events = watch.close(time.time())
         self._board.tell(events)
         self._memory.keep(watch, watch.target, events)
-        self._tell(watch.target, events)
+        self._notify(watch.target, events)
 
     def gone(self, target: str, group: str, watch: Watch) -> None:
-        """Show a target no more; its incidents end with it."""
         t = watch.signals.t if watch.signals is not None else time.time()
-        told = self._fleet.forget(target, t, watch.close(t))
-        self._memory.save(self._fleet, "", told)
+        changes = self._fleet.forget(target, t, watch.close(t))
+        self._memory.save(self._fleet, "", changes)
         self._memory.save(watch, group)
-        self._memory.forget_pace(target)
-        self._board.tell(told)
+        self._memory.forget_save_time(target)
+        self._board.tell(changes)
         self._board.remove_target(target)
         self._recorder.forget(target)
-        self.over(told)
+        self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        """End what an earlier run left of targets that nobody watches, once they had time to come back."""
-        self.over(self._memory.end_orphans(here))
+        """End the restored incidents of targets that did not return in time."""
+        self.notify(self._memory.end_orphans(here))
         if self._memory.complete:
-            self._spread(self._fleet.forget_all_but(here, time.time()))
+            self._publish_events(self._fleet.forget_all_but(here, time.time()))
 
-    def _spread(self, told: Sequence[IncidentEvent]) -> None:
-        """Keep, show and tell what no scrape has led to."""
-        if told:
-            self._memory.save(self._fleet, "", told)
-            self._board.tell(told)
-            self.over(told)
+    def _publish_events(self, changes: Sequence[IncidentEvent]) -> None:
+        """Publish fleet events that belong to no scrape."""
+        if changes:
+            self._memory.save(self._fleet, "", changes)
+            self._board.tell(changes)
+            self.notify(changes)
 
-    def over(self, events: Sequence[IncidentEvent]) -> None:
-        """Tell of ends that no look has led to."""
+    def notify(self, events: Sequence[IncidentEvent]) -> None:
+        """Log events that belong to no scrape, and call the listeners."""
         for target in {event.incident.target for event in events}:
-            self._tell(target, [each for each in events if each.incident.target == target])
+            self._notify(target, [each for each in events if each.incident.target == target])
 
-    def _tell(self, target: str, events: Sequence[IncidentEvent]) -> None:
+    def _notify(self, target: str, events: Sequence[IncidentEvent]) -> None:
         _log_all(events)
         for listener in self._listeners:
             listener.saw(target, events)
@@ -158,19 +157,19 @@ def _host_of(target: Target) -> str:
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
-    """Log each beginning and end, each return, and each change of cause or severity."""
+    """Log each opened, resolved and returning incident, and each change of cause or severity."""
     for event in events:
         incident, before = event.incident, event.before
-        said = {name: getattr(incident, name) for name in _LOGGED}
+        fields = {name: getattr(incident, name) for name in _LOGGED}
         pages = incident.severity == "page" and (before is None or before.severity != "page")
         log = _log.warning if pages else _log.info
         if event.event == OPENED:
-            log("incident_opened", **said)
+            log("incident_opened", **fields)
         elif event.event == RESOLVED:
-            _log.info("incident_resolved", **said, resolution=incident.resolution)
+            _log.info("incident_resolved", **fields, resolution=incident.resolution)
         elif before is not None:
             was = {"cause_before": before.cause, "severity_before": before.severity}
             if before.recovering and not incident.recovering:
-                log("incident_fires_again", **said, **was)
+                log("incident_fires_again", **fields, **was)
             elif (before.cause, before.severity) != (incident.cause, incident.severity):
-                log("incident_changed", **said, **was)
+                log("incident_changed", **fields, **was)

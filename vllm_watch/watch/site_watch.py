@@ -1,4 +1,4 @@
-"""All targets of a recording and the hosts that they run on, judged look by look as the daemon judges them. Pure."""
+"""Judges all targets of a recording and their hosts, scrape by scrape, as the daemon does. Pure."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -6,17 +6,17 @@ from urllib.parse import urlsplit
 from vllm_watch.detectors.base import Around
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """The host of a target's address: targets of one host share its GPUs."""
+    """Return the host of a target's address: targets of one host share its GPUs."""
     return urlsplit(url).hostname or url
 
 
 class SiteWatch:
-    """Follows many targets, by the target that their observations name."""
+    """Follows the targets that the observations name."""
 
     def __init__(
         self,
@@ -24,7 +24,6 @@ class SiteWatch:
         host_of: Callable[[str], str] = host_of,
         make_host: Callable[[str], HostWatch] = HostWatch,
     ) -> None:
-        """`make_watch` makes the Watch of a target that is new; `host_of` names its host, `make_host` makes its HostWatch."""
         self._make_watch = make_watch
         self._host_of, self._make_host = host_of, make_host
         self.watches: dict[str, Watch] = {}
@@ -32,12 +31,11 @@ class SiteWatch:
 
     @property
     def failures(self) -> dict[str, str]:
-        """A detector's slug → the error it last broke with."""
         every: list[Watch | HostWatch] = [*self.watches.values(), *self.hosts.values()]
         return {slug: error for each in every for slug, error in each.failures.items()}
 
     def look(self, observation: Observation) -> list[IncidentEvent]:
-        """Judge the GPUs that an observation carries, then its target; return the events in order."""
+        """Judge the GPUs of an observation, then its target; return the events in order."""
         target = observation.target
         if target not in self.watches:
             self.watches[target] = self._make_watch(target)
@@ -47,7 +45,7 @@ class SiteWatch:
         host, events = self.hosts[name], []
         if observation.gpus is not None:
             servers = {
-                each.target: ServerLook.of(each.signals, each.incidents)
+                each.target: ServerScrape.of(each.signals, each.incidents)
                 for url, each in self.watches.items()
                 if self._host_of(url) == name
             }

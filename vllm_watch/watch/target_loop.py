@@ -1,4 +1,4 @@
-"""One target's loop: look, judge, record, publish, wait for the next tick. Nothing here decides anything."""
+"""One target's loop: scrape, judge, record, publish, wait for the next tick. It decides nothing itself."""
 
 import asyncio
 import time
@@ -23,15 +23,15 @@ from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop
-from vllm_watch.watch.host_watch import ServerLook
+from vllm_watch.watch.host_watch import ServerScrape
 from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# Engines change between these at every look; only a change from one line to the next is news.
-_NEWS = {
+# State → logged state. Engines alternate between "serving", "idle" and "prefilling" at every scrape.
+_LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
     "down": "down", "unknown": "unknown",
@@ -39,14 +39,14 @@ _NEWS = {
 
 _LATENESS_KEPT = 120
 
-TOGETHER_SECONDS = 0.5
-"""Looks that are spread begin together at multiples of this, not each for itself: who wakes for one look
-finds cold caches, and that costs more than the look. At 1,000 targets every 5 s it is 100 at a time, in
-which the event loop does little else for 0.1 s. Measured: docs/performance.md."""
+BATCH_SECONDS = 0.5
+"""Spread scrapes start in batches at multiples of this: a wake-up for a single scrape finds cold caches, which
+costs more than the scrape. 1,000 targets every 5 s make batches of 100, which keep the event loop busy for
+0.1 s. Measured: docs/performance.md."""
 
 
 class TargetLoop:
-    """Looks at one target at its interval until it is stopped."""
+    """Scrapes one target at its interval until it is stopped."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TargetLoop:
         cpu: CpuWaits | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """`cpu` is asked only of a target on this host; so is `host`."""
+        """`cpu` and `host` are used only if the target runs on this host."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._timeout_seconds = scrape.timeout_seconds
@@ -75,33 +75,34 @@ class TargetLoop:
         self.log = log
         self._cpu = cpu if source.local else None
         self._peers = peers or Peers(board)
-        self._news: str | None = None
+        self._logged_state: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
-        self._failing = False
-        self._broken = self._ended = False
+        self._judgement_failed = False
+        self._scrape_failed = self._ended = False
         self._failures: dict[str, str] = {}
-        # How much later than planned the last scrapes began.
-        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
+        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)  # of the last scrapes
 
-    def on_host(self) -> ServerLook | None:
-        """The last look at it as its host takes it; None where it does not run on this host."""
+    def on_host(self) -> ServerScrape | None:
+        """Return its last scrape for the HostWatch; None if it runs on another host."""
         if not self._source.local:
             return None
-        return ServerLook.of(self._watch.signals, self._watch.incidents, self._pids)
+        return ServerScrape.of(self._watch.signals, self._watch.incidents, self._pids)
 
     @property
     def _pids(self) -> frozenset[int]:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Show no look any more, also not one that is under way. Its task is to be cancelled, and a library may
-        lose a cancellation: a loop that lived on would tell of this target in the name of its successor."""
+        """Publish nothing more, not even the scrape in progress.
+
+        Cancelling the task is not enough: a library may lose the cancellation, and the loop would then publish
+        in the name of its successor.
+        """
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:
-        """Look until it is ended. With `spread` the first look waits for one of a few moments in the interval, chosen by
-        the target's name, so that many targets do not all fall on the same one."""
+        """Scrape until ended. With `spread` the first scrape waits for a batch chosen by the target's name."""
         try:
             await self._run(spread=spread)
         finally:
@@ -115,7 +116,7 @@ class TargetLoop:
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
         if spread:
-            start_s = first_look_s(self.target.name, start_s, self._interval_seconds)
+            start_s = first_scrape_s(self.target.name, start_s, self._interval_seconds)
         tick = 0
         while not self._ended:
             due_s = start_s + tick * self._interval_seconds
@@ -125,19 +126,19 @@ class TargetLoop:
                 late_s = time.monotonic() - due_s
             self.lateness_seconds.append(late_s)
             try:
-                await self._look()
-                self._broken = False
-            except Exception:  # noqa: BLE001 - out of memory, say: the next look may go well again
-                if not self._broken:
+                await self._scrape()
+                self._scrape_failed = False
+            except Exception:  # noqa: BLE001 - such as out of memory: the next scrape may succeed
+                if not self._scrape_failed:
                     _log.exception("look_failed", target=self.target.name)
-                self._broken = True
-            # Ticks that passed while the look was under way are left out, not made up for.
+                self._scrape_failed = True
+            # Skip ticks that passed during the scrape.
             passed = int((time.monotonic() - start_s) / self._interval_seconds)
             tick = max(tick + 1, passed)
 
-    async def _look(self) -> None:
+    async def _scrape(self) -> None:
         looked = Looked.now()
-        look = await self._all_seen(await self._source.observe())
+        look = await self._with_local_data(await self._source.observe())
         if self._ended:
             return
         events: Sequence[IncidentEvent] = []
@@ -156,26 +157,26 @@ class TargetLoop:
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals
-            self._failing = False
-        except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
-            if not self._failing:
+            self._judgement_failed = False
+        except Exception:  # noqa: BLE001 - a bug must not stop the scrapes
+            if not self._judgement_failed:
                 _log.exception("judgement_failed", target=self.target.name)
-            self._failing = True
+            self._judgement_failed = True
             signals = _not_judged(look.observation)
         if signals is not None:
             late_s = self.lateness_seconds[-1]
             looked = looked.ended(self._interval_seconds, self._timeout_seconds, self._pids)
             self._publisher.look(self.target, self._watch, look, signals, events, looked, late_s)
-            self._tell(look.observation, signals)
+            self._log_state(look.observation, signals)
         self._send_canary(look.observation)
-        self._tell_failures()
+        self._log_failures()
 
-    async def _all_seen(self, look: Look) -> Look:
-        """The look, with what was seen of the target beside what it answered."""
+    async def _with_local_data(self, look: Look) -> Look:
+        """Add GPUs, CPU, engine log and canary to the scrape."""
         seen: dict[str, Any] = {}
         calls = look.calls
         if self._source.local:
-            # Here and not before the look: what is judged is then what the recorder keeps with it.
+            # After the scrape: the recorder then keeps the same GPU data that is judged.
             seen["gpus"] = self._host.gpus
         if self._cpu is not None:
             seen["cpu"] = await self._cpu.observe(look.observation)
@@ -192,49 +193,49 @@ class TargetLoop:
 
     def _send_canary(self, observation: Observation) -> None:
         reading = observation.reading
-        if self._canary is None or reading is None or self._failing:
+        if self._canary is None or reading is None or self._judgement_failed:
             return
         models, engines = reading.server.models, len(reading.engines)
         model = models[0] if models else None
         self._canary.send(self._watch.canary_wanted, model, engines, time.monotonic())
 
-    def _tell_failures(self) -> None:
+    def _log_failures(self) -> None:
         for slug, error in self._watch.failures.items():
             if self._failures.get(slug) != error:
                 _log.error("detector_failed", target=self.target.name, detector=slug, error=error)
         self._failures = dict(self._watch.failures)
 
-    def _tell(self, observation: Observation, signals: TargetSignals) -> None:
-        news = _NEWS[signals.state]
-        if news != self._news:
-            log = _log.info if news in ("up", "sleeping", "starting") else _log.warning
+    def _log_state(self, observation: Observation, signals: TargetSignals) -> None:
+        logged = _LOGGED_STATES[signals.state]
+        if logged != self._logged_state:
+            log = _log.info if logged in ("up", "sleeping", "starting") else _log.warning
             log(
-                "target_" + news,
+                "target_" + logged,
                 target=self.target.name,
-                was=self._news,
+                was=self._logged_state,
                 state=signals.state,
                 because=signals.state_text,
             )
-            self._news = news
+            self._logged_state = logged
         restarts = sum(engine.restarts for engine in signals.engines.values())
         if restarts > self._restarts:
             _log.info("counters_began_anew", target=self.target.name, t=observation.t)
         self._restarts = restarts
 
 
-def first_look_s(name: str, now_s: float, interval_seconds: float) -> float:
-    """When to look at a target first, so that many are spread over the interval and some begin together."""
+def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
+    """Return the time of a target's first scrape: batches spread over the interval."""
     share = zlib.crc32(name.encode()) / 2**32
-    return ceil((now_s + share * interval_seconds) / TOGETHER_SECONDS) * TOGETHER_SECONDS
+    return ceil((now_s + share * interval_seconds) / BATCH_SECONDS) * BATCH_SECONDS
 
 
 def _not_judged(observation: Observation) -> TargetSignals:
-    """What is shown of a look that our own judgement failed on: nothing of the one before."""
+    """Return the signals to show if judging raised: unknown, without the previous values."""
     return TargetSignals(
         target=observation.target,
         t=observation.t,
         up=observation.reading is not None,
         outcome=observation.scrape.outcome,
         state="unknown",
-        state_text="vllm-watch itself failed to judge this; its log says how",
+        state_text="vllm-watch failed to judge this target: see its log",
     )

@@ -1,4 +1,4 @@
-"""The loops of all targets: begun, replaced and ended as targets come, change and go."""
+"""Starts, replaces and ends target loops as targets are added, change and disappear."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop
-from vllm_watch.watch.host_watch import ServerLook
+from vllm_watch.watch.host_watch import ServerScrape
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
@@ -30,12 +30,12 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SPREAD_ABOVE = 16
-"""With more targets than this their first looks are spread over the interval; else a full page is worth more."""
+"""With more targets, first scrapes are spread over the interval; with fewer, the page fills at once."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A target's loop, and what it was made of."""
+    """A target's loop, and the configuration that it was built from."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -45,7 +45,7 @@ class Running:
 
 
 class TargetLoops:
-    """`host`, whose view of GPUs and processes they share, is set before the first begins."""
+    """The loops of all targets. Set `host`, which they share, before the first starts."""
 
     host: HostLoop
 
@@ -72,11 +72,10 @@ class TargetLoops:
         return len(self.running)
 
     def open(self, session: Session) -> None:
-        """Ask engines by this session."""
         self._session = session
 
     def follow(self, config: Config, targets: tuple[TargetConfig, ...]) -> None:
-        """Watch these from now on: end what is gone, replace what has changed, begin what is new."""
+        """Watch these targets: end the removed, replace the changed and start the new loops."""
         self._config = config
         wanted = {target.name: target for target in targets}
         self._peers.follow(targets)
@@ -92,26 +91,26 @@ class TargetLoops:
         begun = {each.name: (each.identity(), self.running[each.name].watch) for each in new}
         self._publisher.take_up(begun)
 
-    def on_host(self) -> Mapping[str, ServerLook]:
-        """The servers of this host, by target."""
-        looks = ((name, running.loop.on_host()) for name, running in self.running.items())
-        return {name: look for name, look in looks if look is not None}
+    def on_host(self) -> Mapping[str, ServerScrape]:
+        """Return the last scrapes of the servers on this host, by target."""
+        scrapes = ((name, running.loop.on_host()) for name, running in self.running.items())
+        return {name: scrape for name, scrape in scrapes if scrape is not None}
 
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
-        """Let an open incident of a target say where its processes stand."""
+        """Add the stacks of its processes to an open incident of a target."""
         if target in self.running:
             watch, group = self.running[target].watch, self.running[target].group
             watch.note_stacks(incident, sentence)
             self._memory.save(watch, group)
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """End every loop; return their tasks, to be cancelled."""
+        """End every loop; return the tasks for the caller to cancel."""
         for running in self.running.values():
             running.loop.end()
         return [running.task for running in self.running.values()]
 
     def close(self) -> None:
-        """Keep what each knows; their tasks have ended."""
+        """Save the state of each, once their tasks have ended."""
         for running in self.running.values():
             self._memory.save(running.watch, running.group)
         self.running.clear()
@@ -160,14 +159,14 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # Of a pair that exchanges KV, a request that did not come through the other side is no request.
+        # A KV pair processes requests only through the other side, so none by default.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)
         return CanaryRounds(target.name, settings, source)
 
     def _halt(self, name: str) -> None:
-        """Stop a loop, and keep what it knows for the one that takes its place."""
+        """Stop a loop and save its state for its successor."""
         running = self.running.pop(name)
         running.loop.end()
         running.task.cancel()
@@ -176,7 +175,6 @@ class TargetLoops:
         self._memory.save(running.watch, running.group)
 
     def _end(self, name: str) -> None:
-        """Stop watching a target: it is gone, and its incidents with it."""
         watch, group = self.running[name].watch, self.running[name].group
         self._halt(name)
         self._publisher.gone(name, group, watch)

@@ -1,6 +1,6 @@
-"""One target's pure pipeline: an Observation in, its signals (and incident events) out.
+"""One target's pure pipeline: an Observation in, its signals and incident events out.
 
-Live and replay run this same object; it asks no clock and does no I/O.
+The daemon and replay run this same object; it reads no clock and does no I/O.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ NOTHING_AROUND = Around()
 
 
 def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """One of each detector that there is, by its slug."""
+    """Return an instance of every detector, by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
@@ -52,14 +52,15 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` by slug; they keep memory of this target, so no other Watch may have them. None: all that
-        there are, by `thresholds`.
-        `attention`: what the engine's log said of it, for advice."""
+        """`detectors` by slug: they hold state of this target, so never share them. None: all, with `thresholds`.
+
+        `attention`: the backend in the engine's log, for advice.
+        """
         self.target = target
-        self.address: str | None = None  # where it is looked for, if somebody says so
-        self.answered_t: float | None = None  # when an earlier run of the watcher last read it
+        self.address: str | None = None  # its URL, if known
+        self.answered_t: float | None = None  # its last success in an earlier run of the watcher
         self.signals: TargetSignals | None = None  # None until the first observation
-        self.reading: Reading | None = None  # the last that could be read
+        self.reading: Reading | None = None  # the last successful one
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
         self._timeline = Timeline()
@@ -72,43 +73,43 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # Also of what is judged once for its host: who reads of a target reads what is not seen there.
+        # Includes host detectors: a target's page lists their blind spots, too.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
         self._adviser = Adviser(attention)
-        self._kept: dict[str, stored.Stored] = {}  # by engine, of an earlier run, until it is seen
-        self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
+        self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run, until scraped
+        self.failures: dict[str, str] = {}  # detector slug → its last exception
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The open ones, oldest first."""
+        """Open incidents, oldest first."""
         return self._lifecycle.incidents
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Of which engines a one-token request would tell something → is it suspected?"""
+        """Engines for which a canary would be informative → suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
         return wanted
 
     def note_stacks(self, incident: str, sentence: str) -> None:
-        """Let this open incident say where its processes stand."""
+        """Add the stacks of its processes to an open incident."""
         self._lifecycle.note_stacks(incident, sentence)
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """Return the events that end all open incidents: the target is no longer to be watched."""
+        """End all open incidents when the target is removed; return the events."""
         return self._lifecycle.close(t)
 
     @property
     def opened(self) -> Mapping[str, int]:
-        """How many incidents were ever opened, by kind."""
+        """Number of incidents ever opened, by kind."""
         return self._lifecycle.opened
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        """Return the state to save, as plain values; None if there is none."""
         clock, signals = self._timeline.export_state(), self.signals
         if clock is None or signals is None:
             return None
@@ -126,10 +127,10 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Go on, at Unix time `t`, from what an earlier run exported; before the first observation only.
+        """Restore the state of an earlier run at Unix time `t`, before the first observation only.
 
-        Returns what could not be used, in words. What was learnt of a process counts only if the first
-        look at its engine finds the same process.
+        Returns errors of lost parts. State about a process is used only if the first scrape finds the same
+        process.
         """
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
@@ -146,12 +147,12 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # An alarm whose incident is lost must be found anew, or it would be told a second time.
+            # Without its incident, a restored alarm would open a second one: detectors must start fresh.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Begin as patient as another server of the same group has taught; returns what could not be used."""
+        """Seed the detectors from another server of the same group; return errors of lost parts."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(
@@ -162,12 +163,11 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Take one observation in; return the incident events it leads to, in order.
+        """Judge one observation; return its incident events, in order.
 
-        `beside`: open incidents of its host that hit it, and of its peers; `restart`: what is known of our own
-        restart of it, None while the journal has not been read; `around`: what other targets have to do with it.
-        An observation that comes late (its time and its counters are both behind the last one's) is
-        left out: what it says is already known.
+        `beside`: open incidents of its host that affect it, and of its peers; `restart`: our own restart of it,
+        None until the journal is read; `around`: facts about other targets. Ignores a late observation, if both
+        its time and its counters are behind the last one's.
         """
         if self._is_late(observation):
             return []
@@ -185,12 +185,12 @@ class Watch:
         self._loading.look(at_s, observation)
         if observation.reading is None:
             self._misses += 1
-            self.signals = self._silent(observation, at_s)
+            self.signals = self._failed_scrape(observation, at_s)
             windows, progress = {}, {}
         else:
             self._misses = 0
             self._last_success_t = observation.t
-            self.signals = self._heard(observation, observation.reading, at_s)
+            self.signals = self._scraped(observation, observation.reading, at_s)
             self.reading = observation.reading
             windows = {name: tracker.window for name, tracker in self._engines.items()}
             progress = {name: tracker.progress for name, tracker in self._engines.items()}
@@ -199,9 +199,9 @@ class Watch:
             progress=progress, around=around,
         )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
-        told = missed.paged(log_evidence.added(verdicts, observation.start_failure), around)
+        verdicts = missed.paged(log_evidence.added(verdicts, observation.start_failure), around)
         events = self._lifecycle.update(
-            _moment(at_s, self.signals, observation.reading), told, beside
+            _moment(at_s, self.signals, observation.reading), verdicts, beside
         )
         self._add_ratios(self.signals)
         self.signals = self._states.shown(self.signals, self._lifecycle.incidents, at_s)
@@ -213,12 +213,12 @@ class Watch:
         for slug, detector in self._detectors.items():
             try:
                 verdicts += self._sights.believed(slug, detector.update(view))
-            except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
+            except Exception as error:  # noqa: BLE001 - must not stop the other detectors
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
 
     def _add_ratios(self, signals: TargetSignals) -> None:
-        """What a detector knows of an engine's throughput is a signal, too."""
+        """Add the throughput ratios of the collapse detector to the signals."""
         collapse = self._detectors.get("throughput_collapse")
         if signals.up and isinstance(collapse, throughput_collapse.Detector):
             for name, engine in signals.engines.items():
@@ -235,9 +235,9 @@ class Watch:
             return True
         return _behind(observation.reading, self.reading)
 
-    def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
+    def _scraped(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines if reading.vllm else ()
-        # A server that has just started may answer without a single series: its engines are not gone.
+        # A server that just started may export no series yet: its engines are not gone.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
@@ -261,18 +261,17 @@ class Watch:
         return self._target_signals(observation, reading, engines, word, text)
 
     def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
-        """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
         before = self._kept.pop(sample.engine, None)
         if before is not None:
             watch_state.resume(tracker, before, sample, reading.server)
 
-    def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
+    def _failed_scrape(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
         word, text = state.of_silence(
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
-        # What is not heard is not known: only what was counted before stays.
+        # Keep only counts; all other values are unknown now.
         engines = {
             name: EngineSignals(
                 engine=name,
@@ -337,7 +336,7 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:
-    """Does this reading say less than the one already known, of the same life of the server?"""
+    """Return True if a counter of the same server process is lower than in `known`."""
     if reading is None or known is None:
         return False
     if reading.server.process_start_time != known.server.process_start_time:

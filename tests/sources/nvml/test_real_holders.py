@@ -21,7 +21,7 @@ from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources import engine_processes
 from vllm_watch.sources.process_listing import ProcessListing
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 
 PATIENCE_SECONDS = 20.0
 QUICK = Limits(dead_seconds=0.2, orphan_seconds=0.2, stopped_seconds=0.2, stuck_seconds=0.2)
@@ -132,7 +132,7 @@ async def test_an_orphan_beside_an_older_server_that_answers(stub, make_source, 
     host = HostWatch("h", DetectorsSettings.model_validate({"stale_vram": {"orphan_seconds": 0.2}}))
     source, servers = (
         make_source(),
-        {"a": ServerLook(up=True, serves=True, pids=pids), "b": ServerLook()},
+        {"a": ServerScrape(up=True, serves=True, pids=pids), "b": ServerScrape()},
     )
     for number in range(4):
         host.look(time.time(), 0.3 * number, await one(source), servers)
