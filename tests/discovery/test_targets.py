@@ -216,9 +216,7 @@ async def test_a_file_of_more_than_ten_thousand_is_told(tmp_path):
     discovery = Discovery(config(tmp_path, file_sd=["t.json"]))
 
     assert len(await discovery.refresh(0)) == 10_000
-    assert discovery.problems == {
-        str(tmp_path / "t.json"): "only its first 10000 targets are taken"
-    }
+    assert discovery.problems == {str(tmp_path / "t.json"): "only its first 10000 targets are used"}
 
 
 async def test_reload_while_files_are_read_is_not_answered_with_the_old_ones(tmp_path, monkeypatch):

@@ -199,7 +199,7 @@ class Api:
     def _failed(self, error: Exception, seconds: float) -> KubernetesError:
         sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         why = redacted(str(error)) or f"no answer within {seconds:g} s"
-        cause = f"the API server at {self.access.url} cannot be asked: {why}"
+        cause = f"a call to the API server at {self.access.url} failed: {why}"
         return KubernetesError(cause, "check whether kubectl works from this pod", sent=sent)
 
     def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:

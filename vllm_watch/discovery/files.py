@@ -72,7 +72,7 @@ def _refresh(path: str, file: _File) -> None:
     file.stamp = stamp
     file.problem = f"{len(refused)} left out, the first: {refused[0]}" if refused else None
     if sum(len(addresses) for addresses, _ in groups) > TARGETS_MAX:
-        file.problem = f"only its first {TARGETS_MAX} targets are taken"
+        file.problem = f"only its first {TARGETS_MAX} targets are used"
 
 
 def _groups(path: str) -> list[tuple[list[Any], dict[str, str]]]:

@@ -113,9 +113,7 @@ class PodWatch:
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
         if answer.status == _GONE or self._left_out or self._invalid:
-            self._version = (
-                None  # list again: the version expired, or pods left out may now be readable
-            )
+            self._version = None  # list again: expired, or to retry the pods left out
         elif not answer.ok:
             raise self._error(answer)
 

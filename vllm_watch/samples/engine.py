@@ -38,9 +38,7 @@ class EngineSample:
     kv_cache_usage: float | None = None  # ratio, 0 to 1
     cpu_cache_usage: float | None = None  # ratio, 0 to 1
     preemptions: float | None = None
-    engine_sleep_state: Labelled | None = (
-        None  # 1 at the current: awake, weights_offloaded, discard_all
-    )
+    engine_sleep_state: Labelled | None = None  # 1: awake, weights_offloaded, discard_all
     # work
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
     generation_tokens: float | None = None
@@ -84,9 +82,7 @@ class EngineSample:
     external_prefix_cache_hits: float | None = None
     mm_cache_queries: float | None = None
     mm_cache_hits: float | None = None
-    cache_config_info: Mapping[str, str] | None = (
-        None  # CacheConfig as Python's text: "None", "True"
-    )
+    cache_config_info: Mapping[str, str] | None = None  # Python's text: "None", "True"
     kv_block_lifetime_seconds: Histogram | None = None
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
@@ -113,12 +109,8 @@ class EngineSample:
     # the API server in front
     http_responses: Labelled | None = None  # by status class, over all handlers
     http: Mapping[str, Labelled] | None = None
-    process_start_time: float | None = (
-        None  # Unix seconds; the API server's process, not the engine's
-    )
-    created_time: float | None = (
-        None  # Unix seconds; creation of the engine's counters (V1, one process)
-    )
+    process_start_time: float | None = None  # Unix seconds; of the API server
+    created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
 
 
 JUDGED = frozenset((

@@ -21,9 +21,7 @@ class GpuSample:
     power_limit_watts: float | None = None
     sm_clock_hz: float | None = None
     sm_clock_max_hz: float | None = None
-    throttle_reasons: tuple[str, ...] | None = (
-        None  # NVML's clock event reasons: "sw_thermal_slowdown"
-    )
+    throttle_reasons: tuple[str, ...] | None = None  # NVML's names, as in "sw_thermal_slowdown"
     xid_errors: tuple[int, ...] | None = None  # Xid codes since the last poll
     ecc_uncorrected: int | None = None  # volatile count, since the driver was loaded
     remapped_rows_pending: bool | None = None

@@ -24,9 +24,7 @@ class ProcessSample:
     mps: bool | None = None
     pid_local: int | None = None  # PID in our own namespace, if translated
     ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
-    left_behind: bool | None = (
-        None  # its process group's leader is gone, its parent is in another group
-    )
+    left_behind: bool | None = None  # group leader gone, parent in another group
 
     @property
     def pid_here(self) -> int:

@@ -295,7 +295,7 @@ def _with_prometheus_client(
     body: str, odd: _BeyondGrammarError | None, *, openmetrics: bool
 ) -> list[tuple[Series, float]]:
     where = f"line {odd.index + 1}: {odd.line[:_EXCERPT_CHARS]!r}" if odd else "OpenMetrics"
-    remedy = "Check with curl what the URL answers; a proxy or another service may stand there."
+    remedy = "Check the URL's answer with curl; it may be a proxy or another service."
     if len(body) > FOREIGN_BODY_CHARS_MAX:
         raise ExpositionError(
             f"{where} is beyond the plain text format, in a body of {len(body)} characters", remedy

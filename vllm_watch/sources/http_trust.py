@@ -98,8 +98,5 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
         found = file.stat()
     except OSError:
         return None
-    return (
-        found.st_ctime_ns,
-        found.st_size,
-        found.st_ino,
-    )  # ctime also shows a change of permissions
+    # ctime also shows a change of permissions
+    return found.st_ctime_ns, found.st_size, found.st_ino

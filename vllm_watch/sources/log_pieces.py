@@ -26,7 +26,7 @@ def pieces(name: str) -> Iterator[bytes]:
             yield from _unpacked(name, file) if packed else _read(file)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise WatchError(
-            f"{name} is damaged gzip", "copy it again, or unpack what there is"
+            f"{name} is damaged gzip", "copy it again, or unpack the intact part"
         ) from None
     except OSError as error:
         cause = f"{name} cannot be read: {error.strerror or error}"

@@ -105,10 +105,10 @@ def explain(nvml: ModuleType, error: Any) -> str:
         (nvml.NVMLError_NoPermission,
          "this user may not open /dev/nvidia*: give the container its GPUs, or the user those files"),
         (nvml.NVMLError_Unknown,
-         "in a container, its GPU devices were mostly taken away by a reload of systemd: restart the container"),
+         "in a container, a systemd reload probably removed its GPU devices: restart the container"),
     )  # fmt: skip
     remedy = next(
         (text for kind, text in remedies if isinstance(error, kind)),
         "see nvidia-smi and the kernel's log",
     )
-    return f"NVML says: {error} ({remedy})"
+    return f"NVML error: {error} ({remedy})"

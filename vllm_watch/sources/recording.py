@@ -31,7 +31,7 @@ TARGETS_MAX = 1000
 """Per recording: each costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # of a full file: so it is cut within 1/16 of the half
+_MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
 _LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
 
 

@@ -41,7 +41,7 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """Yield a summary of each process of a server, then the stacks; arguments as in engine_processes."""
+        """Return a summary per process of a server, then the stacks; None if off. Arguments as in engine_processes."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 

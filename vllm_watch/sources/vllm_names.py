@@ -83,9 +83,7 @@ FIELDS: dict[str, Field] = {
     "prompt_tokens_cached_by_source": _by("source", "vllm:prompt_tokens_cached_by_source_total"),
     "prompt_tokens_recomputed": _sum("vllm:prompt_tokens_recomputed_total"),  # 0.16.0 to 0.19.1
     "corrupted_requests": _sum("vllm:corrupted_requests_total"),
-    "admission_rejections": _by(
-        "reason", "vllm:admission_rejections_total"
-    ),  # 0.32.0+, of the server
+    "admission_rejections": _by("reason", "vllm:admission_rejections_total"),  # 0.32.0+, server
     # latency
     "ttft": _histogram("vllm:time_to_first_token_seconds"),
     # inter_token_latency_seconds from 0.10.2; the old name was hidden in 0.12.0, removed in 0.15.0
@@ -110,9 +108,7 @@ FIELDS: dict[str, Field] = {
     "request_num_preemptions": _histogram("vllm:request_num_preemptions"),  # 0.30.0+
     "request_prefill_kv_computed_tokens": _histogram("vllm:request_prefill_kv_computed_tokens"),
     # caches
-    "prefix_cache_hit_rate": _max(
-        "vllm:gpu_prefix_cache_hit_rate"
-    ),  # V0 0.5.5+; -1: caching is off
+    "prefix_cache_hit_rate": _max("vllm:gpu_prefix_cache_hit_rate"),  # V0 0.5.5+; -1: off
     "cpu_prefix_cache_hit_rate": _max("vllm:cpu_prefix_cache_hit_rate"),
     # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, like the KV usage
     "prefix_cache_queries": _sum(
@@ -173,10 +169,8 @@ FIELDS: dict[str, Field] = {
     "spec_accepted_per_pos": _by("position", "vllm:spec_decode_num_accepted_tokens_per_pos_total"),
     "spec_draft_acceptance_rate": _max("vllm:spec_decode_draft_acceptance_rate"),  # V0
     "spec_efficiency": _max("vllm:spec_decode_efficiency"),  # V0
-    # estimates and old gauges
-    "estimated_flops_per_gpu": _sum(
-        "vllm:estimated_flops_per_gpu_total"
-    ),  # 0.17.0+, --enable-mfu-metrics
+    # estimates (0.17.0+, --enable-mfu-metrics) and old gauges
+    "estimated_flops_per_gpu": _sum("vllm:estimated_flops_per_gpu_total"),
     "estimated_read_bytes_per_gpu": _sum("vllm:estimated_read_bytes_per_gpu_total"),
     "estimated_write_bytes_per_gpu": _sum("vllm:estimated_write_bytes_per_gpu_total"),
     "avg_prompt_throughput": _sum("vllm:avg_prompt_throughput_toks_per_s"),  # V0 to 0.6.6.post1

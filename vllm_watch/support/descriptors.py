@@ -53,7 +53,7 @@ def warn_if_few(targets: int) -> None:
     if targets * PER_TARGET > for_engines():
         _log.warning(
             "few_descriptors", limit=limit(), targets=targets,
-            because=f"{for_engines()} connections to engines may be open, and {targets} targets want {PER_TARGET} each: "
-            "they wait for each other, and none is kept open",
+            because=f"{targets} targets need {PER_TARGET} connections each, but only {for_engines()} may be open: "
+            "they wait for each other, and none is reused",
             remedy="raise the limit of open files (ulimit -n, LimitNOFILE=)",
         )  # fmt: skip

@@ -80,9 +80,7 @@ class ServiceManager:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-                out.setblocking(
-                    False
-                )  # a full queue must not block the loop: the next message follows
+                out.setblocking(False)  # a full queue must not block the loop
                 out.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
             if not self._failing:

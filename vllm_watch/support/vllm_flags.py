@@ -14,7 +14,7 @@ _ALIKE = 0.8  # difflib's ratio: one letter added, missing or exchanged; a word 
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
-    "disable-log-requests": "requests are logged only where --enable-log-requests asks for it",
+    "disable-log-requests": "requests are logged only with --enable-log-requests",
     "cuda-graph-sizes": "--cudagraph-capture-sizes",
     "disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
     "enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",

@@ -123,7 +123,7 @@ async def test_server_that_is_away_did_nothing(cluster):
     """No connection, so no request; no pod around us, so no server."""
     cluster.environ["KUBERNETES_SERVICE_PORT"] = "1"
     hook = cluster.hook()
-    assert "cannot be asked" in await hook.refusal(CALL)
+    assert "a call to the API server" in await hook.refusal(CALL)
     assert (await hook.restart(CALL)).outcome == "failed"
     nowhere = kubernetes_hook.Hook(KubernetesHook(name="a"), base.Tools(environ={}))
     assert "this is not a Kubernetes pod" in await nowhere.refusal(CALL)
