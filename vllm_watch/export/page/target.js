@@ -195,7 +195,9 @@ export class Target {
 
   /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
   view(now) {
-    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
+    const zoom = this.page.spans.zoomOf(this.name);
+    const shown = zoom === null ? { t: this.end(now), span: this.page.span } : { t: zoom.to, span: zoom.to - zoom.from, frozen: true };
+    return { ...shown, ring: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
   }
 
   marksNow() {
@@ -301,7 +303,7 @@ class Body {
     const { lines } = row;
     const labels = [...(lines?.keys() ?? Object.keys(signals?.engines ?? {}))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const marks = row.marksNow();
-    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t)),
+    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t), (from, to) => row.page.spans.zoom(row.name, from, to)),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
         ...row.view(now), now, still: isStill(row.data, signals?.engines[label]), alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
