@@ -128,7 +128,7 @@ def schemas() -> Schema:
         ),
         "History": record(target=text, t=number, seconds=number, engines=by_name(record(
             t=listed(number), series=by_name(listed(number)),
-        )), day=optional(record(t=number, seconds=number, states=listed({"enum": list(STATES)})))),
+        )), day=optional(record(t=number, seconds=number, states=listed({"enum": list(STATES)}))), uptime=listed(record(seconds=number, up_ratio=optional(number), unknown_ratio=number))),
         "Probes": record(liveness_asked_seconds=number, starts=listed(number)),
         "Reloaded": record(reloaded={"const": True}),
         "Said": record(text=text),
