@@ -21,10 +21,10 @@ def test_nothing_is_known_at_first():
 def test_up_down_and_unknown_stand_apart():
     """A day of which an hour was down, after a day that nobody watched and five good ones."""
     uptime = Uptime()
-    for minute in range(0, 5 * 24 * 60):
+    for minute in range(5 * 24 * 60):
         uptime.push(T + 60 * minute, HEALTHY, 60.0)
     begin = T + 6 * DAY_SECONDS
-    for minute in range(0, 24 * 60):
+    for minute in range(24 * 60):
         found = DOWN if minute < 60 else UNKNOWN if minute < 120 else WARNING
         uptime.push(begin + 60 * minute, found, 60.0)
     day, week, month = shares(uptime, begin + DAY_SECONDS - 1)

@@ -155,7 +155,9 @@ async def test_a_span_is_zoomed_into_and_linked_to(opened, server):
     await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
     await plot.focus()
     await tab.page.keyboard.press("+")
-    await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", re.compile("0 0 30[0-2] 100"))
+    await expect(row.locator(".chart svg").first).to_have_attribute(
+        "viewBox", re.compile("0 0 30[0-2] 100")
+    )
     await tab.page.keyboard.press("Escape")
     await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
     assert tab.complaints + other.complaints == []

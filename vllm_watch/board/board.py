@@ -80,6 +80,7 @@ class Board:
         self.links: Mapping[str, str] = {}  # name → template of an address, for the page
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.web: WebHealth | None = None  # None: there is no web configuration
+        self.takes_tokens = False  # may people change something, with a token?
         self.nothing_watched: str | None = None  # why there is no target, in words
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured

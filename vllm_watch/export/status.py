@@ -111,6 +111,7 @@ class Status:
             "nothing_watched": self._board.nothing_watched,
             "store": self._board.store,
             "notifiers": self._board.notifiers,
+            "takes_tokens": self._board.takes_tokens,
             "restarts": self._board.restarts,
             "sources": self._board.host_sources,
             "links": self._board.links,

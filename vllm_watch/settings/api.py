@@ -7,8 +7,16 @@ from pydantic import Field, field_validator
 
 from vllm_watch.settings.base import FilePath, Name, Problem, Sections, Settings, problems, quoted
 
-Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload"]
-RIGHTS: tuple[Right, ...] = ("restart", "approve", "silence", "pause", "alertmanager", "reload")
+Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload", "notify"]
+RIGHTS: tuple[Right, ...] = (
+    "restart",
+    "approve",
+    "silence",
+    "pause",
+    "alertmanager",
+    "reload",
+    "notify",
+)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
@@ -35,6 +43,10 @@ class ApiSettings(Sections):
     """Further names by which vllm-watch is reached. On loopback it answers to `localhost`, `127.0.0.1` and
     `::1` only; on a network address to every name, or, with this list, to these and to addresses.
     Why: A name that somebody else can point here lets a web page read along."""
+
+    public: bool = False
+    """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
+    Why: Users of an engine ask if it is up; the status page tells more than they may know."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 

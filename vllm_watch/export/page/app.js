@@ -33,7 +33,7 @@ class Page {
     this.list = new List(this);
     this.targets = this.list.rows;
     this.heard = new Heard();
-    this.health = new Watcher($("watcher"));
+    this.health = new Watcher($("watcher"), this);
     this.restarts = new Restarts($("done"), this);
     this.gpus = null;
     this.watcher = null;
