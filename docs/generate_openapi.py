@@ -99,7 +99,16 @@ def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
     words = dict.fromkeys(
-        ("title", "says", "first_step", "severity_reason", "restart_outcome", "runbook", "runbook_url"), text
+        (
+            "title",
+            "says",
+            "first_step",
+            "severity_reason",
+            "restart_outcome",
+            "runbook",
+            "runbook_url",
+        ),
+        text,
     )
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
@@ -118,7 +127,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, history_spans=listed(number), store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
-            links=by_name(text), host=record(name=text, incidents=listed(ref("IncidentShown"))),
+            takes_tokens={"type": "boolean"}, links=by_name(text), host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
@@ -128,7 +137,7 @@ def schemas() -> Schema:
         ),
         "History": record(target=text, t=number, seconds=number, engines=by_name(record(
             t=listed(number), series=by_name(listed(number)),
-        )), day=optional(record(t=number, seconds=number, states=listed({"enum": list(STATES)})))),
+        )), day=optional(record(t=number, seconds=number, states=listed({"enum": list(STATES)}))), uptime=listed(record(seconds=number, up_ratio=optional(number), unknown_ratio=number))),
         "Probes": record(liveness_asked_seconds=number, starts=listed(number)),
         "Reloaded": record(reloaded={"const": True}),
         "Said": record(text=text),
@@ -242,6 +251,8 @@ def paths() -> Schema:
     by_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]  # fmt: skip
     return {
         "/": {"get": {"summary": "The status page", "responses": answers({"description": "HTML.", "content": page}) | {"304": {"description": "As before."}}}},
+        "/public": {"get": {"summary": "The public view, where api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
+        "/public/style.css": {"get": {"summary": "How that looks", "responses": answers(plain("text/css", "A style sheet."))}},
         "/page/{name}": {"get": {
             "summary": "What the page is made of",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
@@ -285,6 +296,7 @@ def paths() -> Schema:
         "/api/v1/incidents/{id}/silence": change("No restart for one incident, for a while", "WhyAndHowLong", 404, name="id"),
         "/api/v1/pause": change("No restarts at all, for a while", "WhyAndHowLong"),
         "/api/v1/resume": change("End a pause", "MaybeWhy"),
+        "/api/v1/notifiers/{name}/test": change("Send a test message through one notifier", "Nothing", name="name"),
         "/api/v1/alertmanager": change("Alertmanager's webhook", "AlertGroup", good="Alerts"),
         "/gate/{which}": {"get": {
             "summary": "What an exec probe in the engine's container asks",

@@ -126,8 +126,9 @@ class Daemon:
             recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
             journal=None if self._journal is None else self._journal.told,
             operators=None if self._restarts is None else self._restarts.operators,
-            gatekeeper=None if self._restarts is None else self._restarts.gates,
+            gatekeeper=None if self._restarts is None else self._restarts.gates, test_notifier=self._notify.test,
             tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._config.web_config,
+            public=self._config.api.public,
         )  # fmt: skip
 
     @property

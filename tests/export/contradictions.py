@@ -9,6 +9,7 @@ from playwright.async_api import Page
 from benchmarks.detection.sequences import KINDS
 from benchmarks.lab.virtual import EPOCH
 from tests.export.demo_hour import ILL, DemoHour
+from vllm_watch.incidents.followed import RETURNED_SECONDS
 from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.story.base import CURES
 
@@ -77,7 +78,8 @@ def contradictions(seen: Seen, play: DemoHour) -> list[str]:
     found = [*_with_the_api(seen), *_headline(seen), *_with_the_truth(seen, play)]
     for row in seen.rows:
         cards = [each for each in seen.cards if each["target"] == row["name"]]
-        found += _row(row, cards, begins=play.trouble_at(play.t) is not None and row["name"] == ILL)
+        begins = play.trouble_at(play.t) is not None and row["name"] == ILL
+        found += _row(row, cards, begins=begins, just_over=_just_over(seen, row["name"], play.t))
     for card in seen.cards:
         if NORMAL_TIMES.search(card["summary"]) and card in seen.active:
             found.append(f"a finding within normal: {card['summary']}")
@@ -133,14 +135,26 @@ def _headline(seen: Seen) -> list[str]:
     return found
 
 
-def _row(row: dict[str, Any], cards: list[dict[str, Any]], *, begins: bool) -> list[str]:
+def _just_over(seen: Seen, target: str, t: float) -> list[str]:
+    """The kinds that recover since a moment ago: their state stays so long, lest it flickers."""
+    return [
+        each["kind"]
+        for each in seen.incidents
+        if each["target"] == target and each["phase"] == "recovering"
+        if t - (each["ended_timestamp_seconds"] - EPOCH) < RETURNED_SECONDS
+    ]
+
+
+def _row(
+    row: dict[str, Any], cards: list[dict[str, Any]], *, begins: bool, just_over: list[str]
+) -> list[str]:
     """A target's row and its cards; `begins`: is trouble there that a card may not tell yet?"""
     found, badge = [], row["badge"]
     kinds = [each["id"].rsplit("-", 2)[0] for each in cards if each["severity"] != "recovering"]
     if badge in GOOD and (ill := [kind for kind in kinds if kind in STATE_OF]):
         found.append(f"{row['name']} is {badge}, and {ill} are active")
-    known = [STATE_OF.get(kind) for kind in kinds] or begins
-    if badge in STATE_OF.values() and known is not True and badge not in known:
+    known = [STATE_OF.get(kind) for kind in (*kinds, *just_over)]
+    if badge in STATE_OF.values() and (known or not begins) and badge not in known:
         found.append(f"{row['name']} is {badge}, and its cards tell {kinds}")
     if len([kind for kind in kinds if kind in STATE_OF]) > 1:
         found.append(f"{row['name']}: one trouble is told as {kinds}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.export.demo_board import STORIES, event, fill, reading, signals, step
 from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.board.health import StoreHealth
+from vllm_watch.board.health import NotifierHealth, StoreHealth
 from vllm_watch.board.restarts import (
     AttemptShown,
     Gate,
@@ -161,6 +161,14 @@ def watcher_ill() -> Board:
     board.store = StoreHealth("/var/lib/vllm-watch")
     board.store.count("full", "No space left on device", time.time())
     board.restarts = RestartState(journal_trouble="the disk is full", people=False)
+    board.notifiers = {
+        "oncall": NotifierHealth("webhook"),
+        "a-team-with-a-long-name": NotifierHealth("apprise"),
+    }
+    board.notifiers["oncall"].count("sent", 1, 0, None, time.time())
+    board.notifiers["a-team-with-a-long-name"].count(
+        "failed", 3, 2, "HTTP status 503 Service Unavailable", time.time()
+    )
     story = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "3 of 3 targets fell silent within 10 s: most likely the network of this watcher."}  # fmt: skip
     board.tell(made(event(WATCHER, story, time.time() - 30)))
     return board

@@ -26,6 +26,7 @@ ROUTES = {
     "/api/v1/pause": "pause",
     "/api/v1/resume": "pause",
     "/api/v1/alertmanager": "alertmanager",
+    "/api/v1/notifiers/oncall/test": "notify",
 }
 RELOAD = "reload"  # its route is there without tokens, too
 
@@ -54,6 +55,9 @@ class Noted:
         self, caller: Caller, incident_id: str, reason: str, minutes: float
     ) -> tuple[int, Mapping[str, Any]]:
         return self._note("silence", caller.actor, incident_id, reason, minutes)
+
+    async def notify(self, name: str) -> tuple[int, Mapping[str, Any]]:
+        return self._note("notify", name)
 
     async def pause(
         self, caller: Caller, reason: str, minutes: float | None
@@ -94,7 +98,13 @@ class Served:
 async def _serve(tokens: list[TokenSettings]) -> tuple[Server, Served]:
     noted = Noted()
     server = Server(
-        small_board(), host="127.0.0.1", port=0, ready=lambda: None, operators=noted, tokens=tokens
+        small_board(),
+        host="127.0.0.1",
+        port=0,
+        ready=lambda: None,
+        operators=noted,
+        tokens=tokens,
+        test_notifier=noted.notify,
     )
     await server.start()
     return server, Served(f"http://127.0.0.1:{server.port}", noted)
@@ -152,6 +162,7 @@ PASSED: dict[str, tuple[str, dict[str, Any] | None, tuple[Any, ...]]] = {
     "pause": ("/api/v1/pause", {"reason": "migration"}, ("pause", "ana", "migration", None)),
     "resume": ("/api/v1/resume", {}, ("resume", "ana", "")),
     "alerts": ("/api/v1/alertmanager", {"alerts": [{}, {}]}, ("alerts", "127.0.0.1", 2)),
+    "notify": ("/api/v1/notifiers/oncall/test", None, ("notify", "oncall")),
 }  # fmt: skip
 
 

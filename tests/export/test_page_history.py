@@ -121,3 +121,43 @@ async def test_a_link_leads_to_a_moment(opened, server):
     await expect(there.locator(".cross").first).to_be_hidden()
     assert not other.page.url.endswith("@")
     assert tab.complaints + other.complaints == []
+
+
+async def test_a_span_is_zoomed_into_and_linked_to(opened, server):
+    """Dragging over a chart shows that part in all of them; its link shows others the same; a button shows all again."""
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").first.click()
+    line = row.locator(".chart path.line").first
+    await expect(line).to_have_attribute("d", re.compile(r"(L[^L]+){30}"))
+    whole = await line.get_attribute("d")
+    plot = row.locator(".plot").first
+    await plot.scroll_into_view_if_needed()
+    box = await plot.bounding_box()
+    assert box is not None
+    await tab.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    await tab.page.mouse.down()
+    await tab.page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=4)
+    await tab.page.mouse.up()
+    await expect(tab.page).to_have_url(re.compile(r"#target-llama-70b-a@\d+-\d+$"))
+    begin, end = map(int, tab.page.url.rpartition("@")[2].split("-"))
+    assert 148 <= end - begin <= 155
+    for chart in await row.locator(".chart svg").all():
+        await expect(chart).to_have_attribute("viewBox", f"0 0 {end - begin} 100")
+    assert await line.get_attribute("d") != whole
+    zoom_out = tab.page.locator("#zoom-out")
+    await expect(zoom_out).to_be_visible()
+
+    other = await opened(server, place="#" + tab.page.url.partition("#")[2])
+    there = other.row("llama-70b-a").locator(".chart svg").first
+    await expect(there).to_have_attribute("viewBox", f"0 0 {end - begin} 100")
+    await zoom_out.click()
+    await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
+    await plot.focus()
+    await tab.page.keyboard.press("+")
+    await expect(row.locator(".chart svg").first).to_have_attribute(
+        "viewBox", re.compile("0 0 30[0-2] 100")
+    )
+    await tab.page.keyboard.press("Escape")
+    await expect(row.locator(".chart svg").first).to_have_attribute("viewBox", "0 0 600 100")
+    assert tab.complaints + other.complaints == []

@@ -12,7 +12,9 @@ from vllm_watch.incidents.way import extended
 T = 1_763_700_000.0
 
 
-def incident(kind="throughput_collapse", cause="slow_engine", severity="ticket", text="", change=""):
+def incident(
+    kind="throughput_collapse", cause="slow_engine", severity="ticket", text="", change=""
+):
     """One that is open, whose next rule reads so."""
     rules = [("next_rule", "", "", None, text)] if text else []
     story = {"engine": "0", "kind": kind, "cause": cause, "severity": severity, "summary": "", "restart_advised": False, "for": rules, "against": []}  # fmt: skip

@@ -4,12 +4,14 @@ import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import aiohttp
 
 from vllm_watch.board.board import Board
 from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
+from vllm_watch.errors import WatchError
 from vllm_watch.export.evidence import Evidence
 from vllm_watch.export.server import Server
 from vllm_watch.export.status import Status
@@ -20,6 +22,10 @@ from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state.journal import Journal
 
 TOKEN = "a-token-of-enough-characters"
+
+
+async def _no_notifier(name: str) -> NoReturn:
+    raise WatchError(f"There is no notifier {name!r}", "None is configured")
 
 
 class Station:
@@ -37,7 +43,7 @@ class Station:
             self.board, host="127.0.0.1", port=0, ready=lambda: None, reload=self._reload,
             recording=self.recorder.dump,
             journal=None if self.journal is None else self.journal.told, operators=self.restarts.operators,
-            gatekeeper=self.restarts.gates, tokens=config.api.tokens,
+            gatekeeper=self.restarts.gates, tokens=config.api.tokens, test_notifier=_no_notifier, public=True,
         )  # fmt: skip
         self.reloads = []
         self.url = ""

@@ -120,3 +120,18 @@ async def test_where_it_cannot_be_written_the_rest_goes_on(tmp_path, breaks):
         assert opened.parts == ()
     assert opened.reasons
     assert None not in opened.reasons
+
+
+async def test_an_uptime_is_kept_for_a_month(tmp_path):
+    """The charts beside it for a day."""
+    async with Opened(tmp_path) as opened:
+        charts = opened.folder.charts
+    with closing(sqlite3.connect(":memory:")) as db:
+        charts.begin(db)
+        for name in ("day", "uptime"):
+            for age_days in (0.5, 3, 40):
+                row = (f"{age_days}", name, -age_days * 86400, "1", 0, b"")
+                db.execute("INSERT INTO chart VALUES (?, ?, ?, ?, ?, ?)", row)
+        charts.prune(db, 0.0)
+        found = db.execute("SELECT name, target FROM chart").fetchall()
+    assert set(found) == {("day", "0.5"), ("uptime", "0.5"), ("uptime", "3")}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tests.export.small_board import SERVING, T
 from vllm_watch.board.board import Board
+from vllm_watch.board.day import Day
 from vllm_watch.board.history import SPANS
 from vllm_watch.samples.target import Target
 from vllm_watch.state.charts import Part
@@ -63,12 +64,12 @@ async def test_they_are_written_now_and_then(monkeypatch):
     """Not at each look; and of so many parts at most, where those of targets that are gone make room."""
     disk = Disk()
     monkeypatch.setattr(chart_memory, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(chart_memory, "PARTS_MAX", 2)
+    monkeypatch.setattr(chart_memory, "PARTS_MAX", 3)
     board, memory = await run(disk, T)
-    assert set(disk.parts) == {("chat", "day"), ("chat", "engine 0")}
+    assert set(disk.parts) == {("chat", "day"), ("chat", "engine 0"), ("chat", "uptime")}
     board.add_target(replace(TARGET, name="other"), 5.0)
     memory.keep("other")
-    assert len(disk.parts) == 2
+    assert len(disk.parts) == 3
     board.remove_target("chat")
     memory.keep("other")
     assert ("other", "day") in disk.parts
@@ -82,8 +83,12 @@ async def test_what_cannot_be_read_costs_that_chart_alone():
     whole = disk.parts["chat", "engine 0"]
     disk.put(replace(whole, data=whole.data[:-3]))
     disk.put(Part("chat", "engine 1", "0", b"of another version"))
+    day = disk.parts["chat", "day"]
+    disk.put(replace(day, form=" ".join((*day.form.split()[:2], "another number of points"))))
     board, _ = await run(disk, T + 400)
     assert [name for name, _ in disk.lost] == ["engine 0"]
     entry = board.targets["chat"]
     assert entry.history["0"].ring(SPANS[0]).series(T + 445)[0][0] == T + 400
     assert set(entry.history) == {"0"}
+    assert entry.day.export() != Day().export()  # the day does not depend on how charts are kept
+    assert entry.uptime.shares(T + 445)[0].up_ratio == 1.0

@@ -17,6 +17,7 @@ from vllm_watch.board.incidents import Incidents, TargetIncidents
 from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.board.updates import Listeners, Updates
+from vllm_watch.board.uptime import Uptime
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.gpu import GpuReading
@@ -45,6 +46,7 @@ class TargetEntry:
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
+    uptime: Uptime = field(default_factory=Uptime)
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
@@ -56,8 +58,9 @@ class TargetEntry:
 class Past:
     """Of a target, as an earlier run of the watcher has kept it."""
 
-    history: dict[str, History]  # by engine label
-    day: Day
+    history: dict[str, History] = field(default_factory=dict)  # by engine label
+    day: Day = field(default_factory=Day)
+    uptime: Uptime = field(default_factory=Uptime)
 
 
 class Board:
@@ -77,6 +80,7 @@ class Board:
         self.links: Mapping[str, str] = {}  # name → template of an address, for the page
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.web: WebHealth | None = None  # None: there is no web configuration
+        self.takes_tokens = False  # may people change something, with a token?
         self.nothing_watched: str | None = None  # why there is no target, in words
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
@@ -95,8 +99,10 @@ class Board:
         """Show a target from now on. Of one already shown, identity and interval are replaced."""
         entry = self._targets.get(target.name)
         if entry is None:
-            past = self.past.pop(target.name, None) or Past({}, Day())
-            entry = TargetEntry(target, interval_seconds, history=past.history, day=past.day)
+            past = self.past.pop(target.name, None) or Past()
+            entry = TargetEntry(
+                target, interval_seconds, history=past.history, day=past.day, uptime=past.uptime
+            )
             self._targets[target.name] = entry
         else:
             entry.target, entry.interval_seconds = target, interval_seconds
@@ -137,6 +143,7 @@ class Board:
             self._renew(entry, incidents)
             found = day.rank(signals, entry.incidents.open.values())
             entry.day.push(signals.t, found, entry.interval_seconds)
+            entry.uptime.push(signals.t, found, entry.interval_seconds)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
         """Let what is open say what the last scrape found."""

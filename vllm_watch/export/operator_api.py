@@ -55,18 +55,37 @@ class Operators(Protocol):
         """What Alertmanager sends to a webhook."""
 
 
-class OperatorApi:
-    """The handlers, over whoever carries the requests out."""
+TestNotifier = Callable[[str], Awaitable[Reply]]
+"""Sends a test message through the notifier of this name. Raises WatchError if there is none."""
 
-    def __init__(self, auth: Auth, operators: Operators) -> None:
+
+class OperatorApi:
+    """The handlers, over whoever carries the requests out; without `operators` nothing is restarted."""
+
+    def __init__(
+        self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
+    ) -> None:
         self._auth = auth
-        self._operators = operators
+        self._of_restarts = operators
+        self._test_notifier = test_notifier
+
+    @property
+    def _operators(self) -> Operators:
+        assert self._of_restarts is not None  # noqa: S101 - else its routes are not there
+        return self._of_restarts
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of this class; none without a token."""
         if not self._auth.exists:
             return []
+        found = []
+        if self._test_notifier is not None:
+            path = "/api/v1/notifiers/{name}/test"
+            found.append(web.post(path, self._with("notify", self._notify)))
+        if self._of_restarts is None:
+            return found
         return [
+            *found,
             web.post("/api/v1/targets/{target}/restart", self._with("restart", self._restart)),
             web.post("/api/v1/incidents/{id}/approve", self._with("approve", self._approve)),
             web.post("/api/v1/incidents/{id}/silence", self._with("silence", self._silence)),
@@ -124,6 +143,11 @@ class OperatorApi:
         reason = body.text("reason", required=False)
         body.done()
         return await self._operators.resume(caller, reason)
+
+    async def _notify(self, request: web.Request, _: Caller) -> Reply:
+        _Body(await request.read()).done()
+        assert self._test_notifier is not None  # noqa: S101 - else its route is not there
+        return await self._test_notifier(request.match_info["name"])
 
     async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
         return await self._operators.alerts(caller, _document(await _bounded(request)))

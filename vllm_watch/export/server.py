@@ -22,7 +22,8 @@ from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
 from vllm_watch.export.gate import GateApi, Gatekeeper
 from vllm_watch.export.listener import Listener
-from vllm_watch.export.operator_api import OperatorApi, Operators
+from vllm_watch.export.operator_api import OperatorApi, Operators, TestNotifier
+from vllm_watch.export.public import Public
 from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
@@ -64,9 +65,11 @@ class Server:
         journal: ReadJournal | None = None,
         names: Collection[str] = (),
         operators: Operators | None = None,
+        test_notifier: TestNotifier | None = None,
         gatekeeper: Gatekeeper | None = None,
         tokens: Sequence[TokenSettings] = (),
         web_config: Path | None = None,
+        public: bool = False,
     ) -> None:
         """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask."""
         self._board = board
@@ -75,6 +78,7 @@ class Server:
         self.port = port  # the one asked for; after `take`, the one bound
         self._web = WebConfig(web_config)
         board.web = self._web.health
+        board.takes_tokens = bool(tokens)
         status = Status(board)
         auth = Auth(tokens)
         api = Api(
@@ -88,7 +92,8 @@ class Server:
         )
         self.routes: tuple[web.RouteDef, ...] = (
             *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
-            *(() if operators is None else OperatorApi(auth, operators).routes()),
+            *OperatorApi(auth, operators, test_notifier).routes(),
+            *(Public(board).routes() if public else ()),
             *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
         )  # fmt: skip
         self._bound: socket.socket | None = None

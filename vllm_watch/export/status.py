@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
-from vllm_watch.board.day import Cells
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files, reasons
 from vllm_watch.export.gpu_families import distinct_holders
@@ -112,6 +111,7 @@ class Status:
             "nothing_watched": self._board.nothing_watched,
             "store": self._board.store,
             "notifiers": self._board.notifiers,
+            "takes_tokens": self._board.takes_tokens,
             "restarts": self._board.restarts,
             "sources": self._board.host_sources,
             "links": self._board.links,
@@ -168,7 +168,7 @@ class Status:
         now, span = entry.signals.t if entry.signals else 0.0, ring_seconds(seconds)
         engines = entry.history if engine is None else (engine,)
         rings = {label: entry.history[label].ring(span) for label in engines}
-        return _charts(name, Charts(now, span, rings), entry.day.cells(time.time()))
+        return _charts(name, Charts(now, span, rings), entry, time.time())
 
     def incident_history(self, name: str) -> str | None:
         """The charts of an incident, as they stood when it ended if it has; None where it is not known."""
@@ -225,13 +225,14 @@ class Status:
         }
 
 
-def _charts(target: str, charts: Charts, day: Cells | None = None) -> str:
+def _charts(target: str, charts: Charts, entry: TargetEntry | None = None, t: float = 0.0) -> str:
     engines = {}
     for label, ring in charts.engines.items():
         times, series = ring.series(charts.t)
         engines[label] = {"t": times, "series": series}
     said = {"target": target, "t": charts.t, "seconds": charts.seconds, "engines": engines}
-    return to_json(said | {"day": day})
+    day = entry and entry.day.cells(t)
+    return to_json(said | {"day": day, "uptime": () if entry is None else entry.uptime.shares(t)})
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Notifications, where a configuration names a notifier: a watcher without one loads and starts nothing of them."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from vllm_watch.board.board import Board
 from vllm_watch.config import Config
@@ -47,6 +47,12 @@ class NotifySwitch:
             await self.start()
         else:
             await self._notifications.configure(config.notifications_linked)
+
+    async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
+        """Send a test message through one notifier. Raises WatchError if there is none of this name."""
+        from vllm_watch.notify.trial import trial  # noqa: PLC0415
+
+        return await trial(self._config.notifications_linked, name)
 
     async def stop(self) -> None:
         """End it soon; what waits is told by the next run."""

@@ -7,8 +7,16 @@ from pydantic import Field, field_validator
 
 from vllm_watch.settings.base import FilePath, Name, Problem, Sections, Settings, problems, quoted
 
-Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload"]
-RIGHTS: tuple[Right, ...] = ("restart", "approve", "silence", "pause", "alertmanager", "reload")
+Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload", "notify"]
+RIGHTS: tuple[Right, ...] = (
+    "restart",
+    "approve",
+    "silence",
+    "pause",
+    "alertmanager",
+    "reload",
+    "notify",
+)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
@@ -34,6 +42,10 @@ class ApiSettings(Sections):
     """Additional host names of vllm-watch. On loopback it accepts `localhost`, `127.0.0.1` and `::1` only; on a
     network address any name, or, with this list, these names and IP addresses.
     Why: Against DNS rebinding: a foreign name that resolves here would let web pages read the API."""
+
+    public: bool = False
+    """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
+    Why: Users of an engine ask if it is up; the status page tells more than they may know."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 

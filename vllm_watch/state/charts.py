@@ -20,6 +20,9 @@ OPEN_SECONDS = 7.0
 """Limit of the wait at start: a watcher being replaced needs up to five seconds to release the folder."""
 
 KEPT_SECONDS = 86400.0
+UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
+"""The one part that reaches back further."""
+
 ROWS_MAX = 2000
 """Of 13 KB each at most: the file stays below some 26 MB."""
 
@@ -66,8 +69,11 @@ class ChartTable:
         )
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove parts older than a day."""
-        db.execute("DELETE FROM chart WHERE saved_t < ?", (t - KEPT_SECONDS,))
+        """Remove charts older than a day, uptimes older than a month."""
+        db.execute(
+            "DELETE FROM chart WHERE saved_t < CASE name WHEN ? THEN ? ELSE ? END",
+            (UPTIME, t - UPTIME_KEPT_SECONDS, t - KEPT_SECONDS),
+        )
         db.execute(
             "DELETE FROM chart WHERE rowid NOT IN (SELECT rowid FROM chart ORDER BY saved_t DESC LIMIT ?)",
             (ROWS_MAX,),

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator
 
+from vllm_watch.board import uptime
 from vllm_watch.board.board import Board, Past
 from vllm_watch.board.day import Day
 from vllm_watch.board.history import FORM, History
-from vllm_watch.state.charts import ChartTable, Part
+from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
 """At 13 KB an engine. A kill leaves a gap of at most this."""
@@ -15,6 +16,13 @@ PARTS_MAX = 1000
 """Charts of engines and of targets' days that are saved; the others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
+
+
+def _is_ours(part: Part) -> bool:
+    """Was it written in the form that we read? Days have no points: of those only the order of bytes matters."""
+    if part.name == _DAY:
+        return part.form.split()[:2] == FORM.split()[:2]
+    return part.form == (uptime.FORM if part.name == UPTIME else FORM)
 
 
 class ChartMemory:
@@ -29,12 +37,14 @@ class ChartMemory:
     async def open(self) -> None:
         """Read the saved charts; the board shows them once their targets are added."""
         for part in await self._disk.open():
-            if part.form != FORM:
-                continue
-            past = self._board.past.setdefault(part.target, Past({}, Day()))
+            if not _is_ours(part):
+                continue  # of another version
+            past = self._board.past.setdefault(part.target, Past())
             try:
                 if part.name == _DAY:
                     past.day = Day.restored(part.data)
+                elif part.name == UPTIME:
+                    past.uptime = uptime.Uptime.restored(part.data)
                 else:
                     label = part.name.removeprefix(_ENGINE)
                     past.history[label] = History.restored(part.data)
@@ -67,6 +77,7 @@ class ChartMemory:
     def _parts_of(self, target: str) -> Iterator[Part]:
         entry = self._board.targets.get(target)
         if entry is not None:
+            yield Part(target, UPTIME, uptime.FORM, entry.uptime.export())
             yield Part(target, _DAY, FORM, entry.day.export())
             for label, history in entry.history.items():
                 yield Part(target, _ENGINE + label, FORM, history.export())

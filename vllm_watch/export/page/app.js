@@ -33,7 +33,7 @@ class Page {
     this.list = new List(this);
     this.targets = this.list.rows;
     this.heard = new Heard();
-    this.health = new Watcher($("watcher"));
+    this.health = new Watcher($("watcher"), this);
     this.restarts = new Restarts($("done"), this);
     this.gpus = null;
     this.watcher = null;
@@ -63,6 +63,7 @@ class Page {
   listen() {
     $("restarts-pause").addEventListener("click", () => ask(this, PAUSE));
     $("restarts-resume").addEventListener("click", () => ask(this, RESUME));
+    $("zoom-out").addEventListener("click", () => this.spans.zoom(this.spans.zoomed.name, null));
     document.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("pointerdown", () => { this.heldSince = performance.now(); }, true);
     for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => { this.heldSince = null; }, true);
@@ -338,8 +339,9 @@ class Page {
     else if (place.startsWith("target-host:")) $("gpus").scrollIntoView();
     else if (place === `target-${OF_THE_WATCHER}`) $("incidents").scrollIntoView();
     else if (place.startsWith("target-")) {
-      const [, name, t] = /^target-(.+?)(?:@(\d+(?:\.\d+)?))?$/.exec(place) ?? [];
-      if (t !== undefined) this.spans.point(name, Number(t), this.now());
+      const [, name, t, to] = /^target-(.+?)(?:@(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?)?$/.exec(place) ?? [];
+      if (to !== undefined && Number(to) > Number(t)) this.spans.pointSpan(name, Number(t), Number(to), this.now());
+      else if (t !== undefined) this.spans.point(name, Number(t), this.now());
       this.show(name);
     }
   }

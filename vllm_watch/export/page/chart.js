@@ -5,6 +5,7 @@ import { h, keyed, s, setAttribute, setText } from "./dom.js";
 import { age, ago, clock, UNKNOWN } from "./format.js";
 
 const HEIGHT = 100;
+const DRAG_PIXELS = 8; // less is a click
 const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
 
 const POINTS = 600; // of a line that grows while somebody looks: more than a chart has pixels
@@ -45,6 +46,12 @@ export class Line {
   drop() {
     this.times.pop();
     this.values.pop();
+  }
+
+  /** The part from one time to another. */
+  between(from, to) {
+    const inside = this.times.map((t, i) => i).filter((i) => this.times[i] >= from && this.times[i] <= to);
+    return new Line(inside.map((i) => this.times[i]), inside.map((i) => this.values[i]));
   }
 
   /** The index of the known value nearest to `t`, or -1. */
@@ -117,10 +124,11 @@ export class Spark {
 
 /** Charts whose pointer is one: what happened in the others at this moment. */
 export class Charts {
-  /** `pick` is told the moment that somebody chooses, null to let go of it. */
-  constructor(pick = () => undefined) {
+  /** `pick` gets the moment that is chosen, null to let go of it; `zoom` a span, null for the whole; null: no zoom. */
+  constructor(pick = () => undefined, zoom = null) {
     this.all = [];
     this.pick = pick;
+    this.zoom = zoom;
     this.pinned = null; // the moment that is chosen
   }
 
@@ -153,11 +161,13 @@ export class Chart {
     this.cross = h("span", { class: "cross", hidden: "" });
     this.dot = h("span", { class: "dot", hidden: "" });
     this.missing = h("span", { class: "chart-missing" }, "no data");
+    this.chosen = h("span", { class: "chosen", hidden: "" });
+    this.from = null; // where a pointer began to choose a span: {x, t}
     [this.ago, this.half, this.until] = [h("span"), h("span"), h("span")];
     this.marks = h("div", { class: "marks" });
     this.plot = h("div", { class: "plot", tabindex: "0", role: "img" }, this.marks,
       h("span", { class: "rule rule-max" }), h("span", { class: "rule rule-mid" }),
-      this.svg, this.cross, this.dot, this.max, this.mid, this.missing);
+      this.svg, this.chosen, this.cross, this.dot, this.max, this.mid, this.missing);
     this.element = h("figure", { class: "chart" },
       h("figcaption", {}, h("span", { class: "chart-title" }, signal.title, this.note), this.value),
       this.plot, h("div", { class: "times", "aria-hidden": "true" }, this.ago, this.half, this.until));
@@ -169,8 +179,28 @@ export class Chart {
       const box = this.plot.getBoundingClientRect();
       return this.end - this.span * (1 - (clientX - box.left) / box.width);
     };
-    this.plot.addEventListener("pointermove", (event) => this.group.point(at(event)));
+    this.plot.addEventListener("pointermove", (event) => {
+      this.group.point(at(event));
+      this.choosing(event);
+    });
+    this.plot.addEventListener("pointerdown", (event) => {
+      if (this.group.zoom === null || event.button !== 0) return;
+      this.from = { x: event.clientX, t: at(event) };
+      this.plot.setPointerCapture(event.pointerId);
+    });
+    this.plot.addEventListener("pointerup", (event) => {
+      const chosen = this.from !== null && !this.chosen.hidden;
+      if (chosen) this.group.zoom(...[this.from.t, at(event)].sort((a, b) => a - b));
+      this.from = null;
+      this.chosen.hidden = true;
+      this.dragged = chosen;
+    });
+    this.plot.addEventListener("pointercancel", () => {
+      this.from = null;
+      this.chosen.hidden = true;
+    });
     this.plot.addEventListener("click", (event) => {
+      if (this.dragged) return;
       const i = this.line.nearest(at(event));
       if (i >= 0) this.group.pick(this.line.times[i]);
     });
@@ -179,11 +209,31 @@ export class Chart {
     this.plot.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Left and right step through the points, Home and End jump, Enter chooses one, Escape lets go. */
+  /** Draw the span that is being chosen; a few pixels are a click. */
+  choosing({ clientX }) {
+    if (this.from === null) return;
+    const { left, width } = this.plot.getBoundingClientRect();
+    const [low, high] = [this.from.x, clientX].sort((a, b) => a - b).map((x) => Math.min(width, Math.max(0, x - left)));
+    this.chosen.hidden = high - low < DRAG_PIXELS;
+    this.chosen.style.left = `${low}px`;
+    this.chosen.style.width = `${high - low}px`;
+  }
+
+  /** Half the span around the point that is read, or around the newest; twice the span shows all again. */
+  zoomBy(factor) {
+    if (factor > 1) return this.group.zoom(null);
+    const size = this.span * factor;
+    const from = Math.min(this.end - size, Math.max(this.end - this.span, (this.at ?? this.end) - size / 2));
+    return this.group.zoom(from, from + size);
+  }
+
+  /** Left and right step through the points, Home and End jump, + and - zoom, Enter chooses one, Escape lets go. */
   key(event) {
     const { times } = this.line;
+    if (this.group.zoom !== null && ["+", "-"].includes(event.key)) return this.zoomBy(event.key === "+" ? 0.5 : 2);
     if (event.key === "Enter" && this.at !== null) return this.group.pick(this.at);
     if (event.key === "Escape") {
+      this.group.zoom?.(null);
       this.group.pick(null);
       return this.group.point(null);
     }
@@ -204,8 +254,9 @@ export class Chart {
     this.said = [note, of].filter(Boolean).join(", ");
   }
 
-  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
-  draw(line, end, span, interval, marks, frozen) {
+  /** Draw what `all` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
+  draw(all, end, span, interval, marks, frozen) {
+    const line = frozen ? all.between(end - span, end) : all;
     Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
@@ -230,7 +281,7 @@ export class Chart {
     this.show();
     const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in ${frozen ? "these" : "the last"} ${ago(span).replace(" ago", "")}` : "";
     const wrong = shown.map(({ title }) => ` ${title}.`).join("");
-    setAttribute(this.plot, "aria-label", `${this.signal.title}: ${frozen ? "at the end" : "now"} ${this.signal.format(this.now())}${range}.${wrong} Arrow keys step through the points, Enter links to one.`);
+    setAttribute(this.plot, "aria-label", `${this.signal.title}: ${frozen ? "at the end" : "now"} ${this.signal.format(this.now())}${range}.${wrong} Arrow keys step through the points, Enter links to one${this.group.zoom === null ? "" : ", + zooms in"}.`);
   }
 
   point(t) {

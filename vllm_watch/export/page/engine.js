@@ -25,27 +25,27 @@ export class Lines {
 
 /** Charts of some signals that share one pointer. */
 export class ChartSet {
-  constructor(names = null, pick = undefined) {
-    const charts = new Charts(pick);
+  constructor(names = null, pick = undefined, zoom = undefined) {
+    const charts = new Charts(pick, zoom);
     this.group = charts;
     this.parts = CHARTED.filter(({ name }) => names === null || names.includes(name))
       .map((signal) => ({ signal, chart: charts.add(new Chart(signal, say)) }));
     this.element = h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element));
   }
 
-  draw(lines, { t, span, interval, marks, windowSeconds, pinned = null, frozen = false }) {
+  draw(lines, { t, span, ring = span, interval, marks, windowSeconds, pinned = null, frozen = false }) {
     this.group.pinned = pinned;
     for (const { signal, chart } of this.parts) {
-      chart.over(windowSeconds, span);
+      chart.over(windowSeconds, ring);
       chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks, frozen);
     }
   }
 }
 
 export class Engine {
-  constructor(label, pick) {
+  constructor(label, pick, zoom) {
     this.label = label;
-    this.charts = new ChartSet(null, pick);
+    this.charts = new ChartSet(null, pick, zoom);
     this.title = h("h4");
     this.badge = h("span", { class: "badge small" });
     this.sentence = h("p", { class: "engine-text" });

@@ -11,6 +11,7 @@ export class Spans {
     this.seconds = 600;
     this.offered = [this.seconds];
     this.pinned = null; // {name, t}: a target, Unix seconds
+    this.zoomed = null; // {name, from, to}: a part of the span of a target's charts
   }
 
   /** Let one be chosen of those that the watcher keeps. */
@@ -25,11 +26,28 @@ export class Spans {
   }
 
   choose(seconds) {
+    if (this.zoomed !== null) this.zoom(this.zoomed.name, null);
     if (seconds === this.seconds) return;
     this.seconds = seconds;
     this.offer(this.offered);
     for (const row of this.page.targets.values()) row.respan();
     this.page.schedule();
+  }
+
+  /** The part that a target's charts are zoomed into, or null. */
+  zoomOf(name) {
+    return this.zoomed?.name === name ? this.zoomed : null;
+  }
+
+  /** Show only from `from` to `to` (Unix seconds), and put that into the address, to be copied; null shows all again. */
+  zoom(name, from, to) {
+    const before = this.zoomed;
+    this.zoomed = from === null ? null : { name, from: Math.floor(from), to: Math.ceil(to) };
+    if (before !== null && before.name !== name) this.page.redraw(before.name);
+    history.replaceState(null, "", this.place(name));
+    setText(document.getElementById("zoom-out"), this.zoomed === null ? "" : `Zoom out of ${name}`);
+    document.getElementById("zoom-out").hidden = this.zoomed === null;
+    this.page.redraw(name);
   }
 
   /** The moment that is chosen in a target's charts, or null. */
@@ -50,9 +68,16 @@ export class Spans {
     this.choose(this.offered.find((seconds) => now - t < seconds) ?? this.offered.at(-1));
   }
 
+  /** Show a span that an address names. */
+  pointSpan(name, from, to, now) {
+    this.choose(this.offered.find((seconds) => now - from < seconds) ?? this.offered.at(-1));
+    this.zoom(name, from, to);
+  }
+
   /** Where a target is found, and its chosen moment. */
   place(name) {
-    const t = this.pinnedOf(name);
-    return `#${encodeURIComponent(`target-${name}`)}${t === null ? "" : `@${t}`}`;
+    const [t, zoom] = [this.pinnedOf(name), this.zoomOf(name)];
+    const when = zoom === null ? t : `${zoom.from}-${zoom.to}`;
+    return `#${encodeURIComponent(`target-${name}`)}${when === null ? "" : `@${when}`}`;
   }
 }

@@ -23,6 +23,7 @@ export class Target {
     this.name = data.name;
     this.shown = null; // the element, once it was needed
     this.visible = false;
+    this.uptime = []; // over the last 24 hours, 7 and 30 days
     this.day = null; // the last 24 hours, as the watcher told them
     this.renewed = 0; // when that was asked for anew
     this.forget();
@@ -100,6 +101,7 @@ export class Target {
       return;
     }
     this.day = answer.day;
+    this.uptime = answer.uptime;
     const found = answer.engines;
     for (const [label, one] of Object.entries(found)) {
       // Of a target that is down this is what it did before.
@@ -195,7 +197,9 @@ export class Target {
 
   /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
   view(now) {
-    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
+    const zoom = this.page.spans.zoomOf(this.name);
+    const shown = zoom === null ? { t: this.end(now), span: this.page.span } : { t: zoom.to, span: zoom.to - zoom.from, frozen: true };
+    return { ...shown, ring: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
   }
 
   marksNow() {
@@ -244,6 +248,7 @@ class Body {
     this.callout = h("p", { class: "callout", hidden: "" });
     this.cases = h("div", { class: "cases" });
     this.day = new Day(row.page, row.name);
+    this.uptime = h("p", { class: "uptime" });
     this.witnesses = new Witnesses();
     this.links = new Links();
     this.identity = h("dl", { class: "facts identity" });
@@ -254,7 +259,7 @@ class Body {
     this.planTitle = h("h4", {}, "Restarts");
     this.planFacts = h("dl", { class: "facts" });
     this.advice = h("ul", { class: "blind advice", hidden: "" });
-    this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.day.element, this.blind,
+    this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.day.element, this.uptime, this.blind,
       h("h4", {}, "What each source says"), this.witnesses.element, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
       h("h4", {}, "Identity"), this.links.element, this.identity, h("h4", {}, "Scrape sources"),
@@ -267,6 +272,7 @@ class Body {
     const { data } = this.row;
     const { signals } = data;
     this.day.draw(day);
+    setText(this.uptime, uptimeOf(this.row.uptime));
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
     this.drawCases(now);
@@ -301,7 +307,7 @@ class Body {
     const { lines } = row;
     const labels = [...(lines?.keys() ?? Object.keys(signals?.engines ?? {}))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const marks = row.marksNow();
-    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t)),
+    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t), (from, to) => row.page.spans.zoom(row.name, from, to)),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
         ...row.view(now), now, still: isStill(row.data, signals?.engines[label]), alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
@@ -346,6 +352,16 @@ class Body {
         texts.forEach((text, i) => setText(cells[i], text));
       });
   }
+}
+
+/** "Uptime: 99.95 % over 24 h · 7 d: unknown (12 % unknown)": up is neither down nor critical, of the time that is known. */
+function uptimeOf(shares) {
+  const one = ({ seconds, up_ratio: up, unknown_ratio: unknown }) => {
+    const share = up === null ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
+    const lacks = up === null || unknown < 0.005 ? "" : ` (${format.ratio(unknown)} of the time unknown)`;
+    return `${seconds > 86400 ? format.age(seconds) : "24\u202fh"} ${share}${lacks}`;
+  };
+  return shares.length ? `Uptime: ${shares.map(one).join(" · ")}` : "";
 }
 
 /** The tone of a row: that of its state, or of its worst open incident. */

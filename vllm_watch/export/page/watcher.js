@@ -1,8 +1,9 @@
 // Is the watcher itself healthy? What it can write, what it reaches, what it does not see.
 
-import { h, keyed, setAttribute, setText } from "./dom.js";
+import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { facts } from "./engine.js";
 import * as format from "./format.js";
+import { ask } from "./people.js";
 import { OUTCOMES } from "./words.js";
 
 const SKEW_SECONDS = 5; // a browser that is further off is worth a line: its other clocks mislead, too
@@ -54,14 +55,38 @@ function sourceWords({ outcome, duration_seconds: took, last_success_timestamp_s
   return failed ? `${last} · failed ${format.count(failed)}×` : last;
 }
 
+/** "oncall (webhook): last sent 3 min ago, 2 waiting". */
+function sinkWords(name, { kind, ok, because, queue, outcomes, last_success_timestamp_seconds: sent }, now) {
+  const words = [
+    ok === false && `fails${because ? `: ${because}` : ""}`,
+    sent === null ? "nothing sent since the watcher started" : `last sent ${format.ago(now - sent)}`,
+    queue > 0 && `${format.count(queue)} waiting`, outcomes.failed > 0 && `failed ${format.count(outcomes.failed)}×`, outcomes.dropped > 0 && `${format.count(outcomes.dropped)} dropped`,
+  ];
+  return `Notifier ${name} (${kind}): ${words.filter(Boolean).join(", ")}`;
+}
+
 export class Watcher {
-  constructor(section) {
+  constructor(section, page) {
     this.section = section;
+    this.page = page;
     this.text = h("p", { class: "watcher-text" });
     this.troubles = h("ul", { class: "watcher-troubles" });
     this.list = h("dl", { class: "facts" });
-    this.card = h("div", { class: "watcher-card" }, this.text, this.troubles, this.list);
+    this.sinks = h("ul", { class: "sinks" });
+    this.card = h("div", { class: "watcher-card" }, this.text, this.troubles, this.list, this.sinks);
     section.append(this.card);
+  }
+
+  /** A notifier: how it does, and a button for who holds a token. */
+  sink(name) {
+    const [sign, text] = [h("span", { class: "attempt-sign" }), h("span")];
+    const test = h("button", { type: "button", class: "act" }, "Send a test notification");
+    test.setAttribute("aria-label", `Send a test notification through ${name}`);
+    test.addEventListener("click", () => ask(this.page, {
+      path: `api/v1/notifiers/${encodeURIComponent(name)}/test`, title: `Test ${name}`,
+      text: "One message that says that it is a test goes to whom this notifier tells.", act: "Send it",
+    }));
+    return { element: h("li", {}, sign, text, test), sign, text, test, shown: {} };
   }
 
   draw({ watcher, rows, silence, skew, own, now }) {
@@ -72,5 +97,12 @@ export class Watcher {
     setText(this.text, `vllm-watch ${watcher.version} ${wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is healthy."}`);
     keyed(this.troubles, wrong, (text) => text, (text) => h("li", {}, text), () => undefined);
     facts(this.list, factsOf(watcher, rows, silence, skew, now));
+    keyed(this.sinks, Object.entries(watcher.notifiers ?? {}), ([name]) => name, ([name]) => this.sink(name), ({ sign, text, test, shown }, [name, sink]) => {
+      const tone = sink.ok === null ? "quiet" : sink.ok ? "good" : "bad";
+      if (shown.tone !== tone) sign.replaceChildren(icon(shown.tone = tone));
+      setAttribute(sign, "data-tone", tone);
+      setText(text, sinkWords(name, sink, now));
+      test.hidden = !watcher.takes_tokens;
+    });
   }
 }

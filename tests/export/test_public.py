@@ -1,0 +1,92 @@
+"""The public view: what is up, for how long, and nothing of how it is reached or why it fails."""
+
+import time
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from playwright.async_api import expect
+
+from tests.export.browsing import PHONE
+from tests.export.demo_board import reading
+from tests.export.page_states import ill
+from tests.export.serving import serving
+from tests.export.test_page_access import SIDEWAYS, violations
+from vllm_watch.export import public
+from vllm_watch.samples.target import Target
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def get(url):
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_it_is_off_by_default():
+    """Nobody publishes by accident."""
+    async with serving(ill("stalled")) as server:
+        assert (await get(f"http://127.0.0.1:{server.port}/public"))[0] == 404
+
+
+async def test_it_says_what_is_up_and_nothing_else():
+    """No address, no evidence, no summary, no process; a name that was made of an address is a number."""
+    board = ill("stalled")
+    board.publish_gpus(reading(time.time()))
+    for name, url in (
+        ("10.1.2.3-8000", "http://10.1.2.3:8000"),
+        ("gpu-7-8000", "http://gpu-7:8000"),
+    ):
+        board.add_target(Target(name=name, url=url, group="secret-group", node="secret-node"), 5.0)
+    (incident,) = board.targets["chat-1"].incidents.open.values()
+    async with serving(board, public=True) as server:
+        status, html = await get(f"http://127.0.0.1:{server.port}/public")
+    assert status == 200
+    assert "<h1>3 of 5 services disturbed</h1>" in html
+    assert "critical: Stalled: hang, since" in html
+    for kept in (
+        "10.1.2.3",
+        "gpu-7",
+        "8000",
+        "http",
+        "secret",
+        "meta-llama",
+        incident.summary,
+        "No step",
+        "41210",
+        incident.id,
+    ):
+        assert kept not in html, kept
+
+
+async def test_what_a_target_is_called_cannot_change_the_page():
+    """Names are text."""
+    board = ill("stalled")
+    board.add_target(Target(name="<script>alert(1)</script>", url="http://h:1"), 5.0)
+    assert "<script" not in public.page(board, time.time())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_violates_nothing(browser, scheme):
+    """On a phone too, without a script."""
+    async with serving(ill("down"), public=True) as server:
+        context = await browser.new_context(
+            viewport={"width": PHONE[0], "height": PHONE[1]}, color_scheme=scheme
+        )
+        page = await context.new_page()
+        await page.goto(f"http://127.0.0.1:{server.port}/public")
+        await expect(page.locator("tbody tr")).to_have_count(3)
+        assert await page.evaluate(SIDEWAYS) <= 0
+        assert await page.locator("script").count() == 0
+        assert await violations(page) == []
+        await context.close()
+
+
+async def test_a_failing_target_is_not_up():
+    """Its uptime says so."""
+    board = ill("down")
+    entry = board.targets["chat-1"]
+    before = [each.up_ratio for each in entry.uptime.shares(time.time())]
+    board.publish(replace(entry.signals, t=time.time()))
+    after = [each.up_ratio for each in entry.uptime.shares(time.time())]
+    assert all(low < high for low, high in zip(after, before, strict=True))

@@ -1,0 +1,107 @@
+"""For how much of the last 24 hours, 7 and 30 days a target served its users, and for how much that is not known.
+
+Some 900 bytes for a target: seconds up and down by hour of the last day, and by day (UTC) of the last 30.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vllm_watch.board.day import STATES
+
+HOUR_SECONDS, DAY_SECONDS = 3600, 86400
+HOURS, DAYS = 25, 31
+"""One more than is asked for: the span that goes on now is only a part."""
+
+SPANS_DAYS = (1, 7, 30)
+FORM = f"1 uptime {HOURS} {DAYS}"
+_DOWN = frozenset(map(STATES.index, ("critical", "down")))
+_UP = frozenset(map(STATES.index, ("healthy", "warning")))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of the last `seconds`: how much of the known time it was up (None: nothing is known), how much is unknown."""
+
+    seconds: float
+    up_ratio: float | None
+    unknown_ratio: float
+
+
+class _Ring:
+    """Seconds up and down in each of the last `size` spans of `span_s`."""
+
+    __slots__ = ("_down", "_numbers", "_up", "span_s")
+
+    def __init__(self, size: int, span_s: int) -> None:
+        self.span_s = span_s
+        self._numbers = array("q", [-1]) * size  # which span since 1970 each is of
+        self._up = array("d", [0.0]) * size
+        self._down = array("d", [0.0]) * size
+
+    def push(self, t: float, up_s: float, down_s: float) -> None:
+        number = int(t // self.span_s)
+        place = number % len(self._numbers)
+        if self._numbers[place] != number:
+            self._numbers[place], self._up[place], self._down[place] = number, 0.0, 0.0
+        self._up[place] += up_s
+        self._down[place] += down_s
+
+    def sums(self, t: float, spans: int) -> tuple[float, float, float]:
+        """Seconds up, seconds down, and length, of the span of `t` and the `spans` - 1 before it."""
+        last = int(t // self.span_s)
+        inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
+        length = (spans - 1) * self.span_s + t % self.span_s
+        return sum(self._up[i] for i in inside), sum(self._down[i] for i in inside), length
+
+    def export(self) -> bytes:
+        return self._numbers.tobytes() + self._up.tobytes() + self._down.tobytes()
+
+    def restore(self, data: bytes) -> None:
+        size = 8 * len(self._numbers)
+        self._numbers = array("q", data[:size])
+        self._up, self._down = array("d", data[size : 2 * size]), array("d", data[2 * size :])
+        if not all(math.isfinite(s) and s >= 0 for s in (*self._up, *self._down)):
+            raise ValueError("it holds what is no time")
+
+
+class Uptime:
+    """One target's."""
+
+    __slots__ = ("_days", "_hours")
+
+    def __init__(self) -> None:
+        self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
+
+    def push(self, t: float, found: int, seconds: float) -> None:
+        """Take in the rank (board.day.STATES) that a scrape at Unix time `t` has found, which holds for `seconds`."""
+        up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
+        for ring in (self._hours, self._days):
+            ring.push(t, up_s, down_s)
+
+    def shares(self, t: float) -> Sequence[Share]:
+        """Return it over each of SPANS_DAYS up to Unix time `t`."""
+        found = []
+        for days in SPANS_DAYS:
+            ring, spans = (self._hours, HOURS) if days == 1 else (self._days, days)
+            up_s, down_s, length_s = ring.sums(t, spans)
+            known_s = up_s + down_s
+            ratio = up_s / known_s if known_s > 0 else None
+            unknown = max(0.0, 1.0 - known_s / length_s) if length_s > 0 else 1.0
+            found.append(Share(float(days * DAY_SECONDS), ratio, unknown))
+        return found
+
+    def export(self) -> bytes:
+        """Return it as bytes, to be kept."""
+        return self._hours.export() + self._days.export()
+
+    @classmethod
+    def restored(cls, data: bytes) -> "Uptime":
+        """Return what was exported. Raises ValueError if `data` is something else."""
+        if len(data) != 24 * (HOURS + DAYS):
+            raise ValueError("it is no uptime")
+        uptime = cls()
+        uptime._hours.restore(data[: 24 * HOURS])
+        uptime._days.restore(data[24 * HOURS :])
+        return uptime
