@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -165,6 +165,8 @@ AnyNotifier = NotifierSettings | KubernetesEvents
 
 class NotificationsSettings(Sections):
     """Who is told, where no Alertmanager does it. Off until one is written."""
+
+    OTHERS: ClassVar = "Slack, PagerDuty, Teams, e-mail and others are sent through apprise: see docs/notifications.md"
 
     page_url: HttpUrl | None = None
     """The page's address in messages, where it is not `external_url`.

@@ -79,6 +79,7 @@ class Overrides:
         self,
         *,
         targets: Sequence[str],
+        targets_from: str,
         listen: str | None,
         state_dir: Path | None,
         procfs: Path | None,
@@ -87,7 +88,7 @@ class Overrides:
         tls: Mapping[str, str] | None = None,
     ) -> None:
         """Lay the command line over all; `--target` adds to the targets of the file."""
-        self._add_targets("--target", targets)
+        self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
         paths = (

@@ -138,7 +138,7 @@ def _note(reading: GpuReading) -> str:
 
 def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = False) -> None:
     if as_json:
-        print(json.dumps(report(judgement.gpus, local=local)), flush=True)
+        print(json.dumps(report(judgement.gpus, judgement.note, local=local)), flush=True)
         return
     colours = gpus_table.COLOURS if terminal.takes_colours(sys.stdout) else gpus_table.PLAIN
     columns = terminal.columns(gpus_table.COLUMNS_MIN, gpus_table.COLUMNS_MAX)
