@@ -73,6 +73,7 @@ REQUESTS = (
     """{{ range printf "sum(last_over_time(vllm_watch_engine_requests_waiting{%s}[5m]))" $of | query }}, {{ . | value }} waiting{{ end }}."""
     "{{ end }}"
 )
+LAST_REQUESTS = REQUESTS.replace("Requests: {{", "When last scraped: {{")
 PLACE = (
     """{{ range printf "vllm_watch_target_info{%s}" $one | query }}{{ with .Labels.pod }} Pod {{ . }}.{{ end }}{{ with .Labels.node }} """
     "Node {{ . }}.{{ end }}{{ end }}"
@@ -80,7 +81,7 @@ PLACE = (
     "{{ with .Labels.model_name }} Model {{ . }}.{{ end }}{{ end }}"
 )
 NUMBERS = {
-    "engine_down": PROGRESS + REQUESTS,
+    "engine_down": PROGRESS + LAST_REQUESTS,
     "engine_stalled": PROGRESS + REQUESTS,
     "throughput_collapse": THROUGHPUT + REQUESTS,
     "overload": REQUESTS,
