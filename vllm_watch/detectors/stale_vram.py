@@ -1,4 +1,4 @@
-"""GPU memory is held by what does nothing with it any more: a ticket that names the holder.
+"""GPU memory is held by what does nothing with it any more: a warning that names the holder.
 
 The next start of an engine fails on it ("free memory is less than desired") and names nobody. Who holds
 what, and why that is called stale, is judged in `signals.holders`; here it becomes one incident, with
@@ -29,7 +29,7 @@ its memory from the middle on. It asks for nine tenths of a GPU if nobody saw it
 
 
 class Settings(BaseModel):
-    """What is worth a ticket, and after how long."""
+    """What is worth a warning, and after how long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

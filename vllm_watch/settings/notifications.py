@@ -53,7 +53,7 @@ class NotifierSettings(Settings):
     """What it is called: a slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Which incidents: `page`, `ticket`, `info`; `[]`: none, only restarts. Of one that becomes worse, the
+    """Which incidents: `page` (critical), `ticket` (warning), `info`; `[]`: none, only restarts. Of one that becomes worse, the
     worse counts.
     Default: page, ticket
     Why: Info is for who looks, not for who is told."""
@@ -90,7 +90,7 @@ class NotifierSettings(Settings):
     Why: Somebody may be on the way to a desk."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
-    """An incident that pages is told again so often while it is open; 0: never.
+    """Repeat a critical incident this often while it is open; 0: never.
     Why: Alertmanager's own repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
@@ -98,7 +98,7 @@ class NotifierSettings(Settings):
     Why: Looks at many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """More than so many in an hour become one digest; a digest that has pages in it is sent within five
+    """More than so many in an hour become one digest; a digest with critical incidents is sent within five
     minutes all the same.
     Why: Nobody reads the twenty-first, and services block who sends it."""
 
@@ -150,7 +150,7 @@ class KubernetesEvents(Settings):
     """What it is called: a slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Which incidents: `page`, `ticket`, `info`.
+    """Which incidents: `page` (critical), `ticket` (warning), `info`.
     Default: page, ticket
     Why: As for other notifiers."""
 
@@ -177,7 +177,7 @@ class NotificationsSettings(Sections):
     Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
-    """A target that could not be read for so long, and of which no incident says why, is told as a ticket.
+    """A target that could not be read for so long, and of which no incident says why, is sent as a warning.
     Why: What starts, restarts or is moved is back before."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
