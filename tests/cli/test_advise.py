@@ -128,7 +128,7 @@ def test_of_an_engines_log(tmp_path, capsys, monkeypatch):
 
 WRONG = {
     "nobody there": (["--url", "http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
-    "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is no URL"),
+    "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is not a URL"),
     "no recording": (["--trace", "nowhere.jsonl"], "nowhere.jsonl"),
     "no log": (["--engine-log", "nowhere.log"], "nowhere.log cannot be read"),
     "no log of vLLM": (

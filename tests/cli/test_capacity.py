@@ -235,10 +235,10 @@ WRONG = (
     (("{model}", "--gpu-memory-gib", "0"), "--gpu-memory-gib 0 is not above 0"),
     (("{model}", "--gpu-memory-gib", "nan"), "--gpu-memory-gib nan is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpus", "0"), "--gpus 0 is not above 0"),
-    (("{model}", "--gpu-name", "H100", "--max-model-len", "12x"), "'12x' is no number such as 4096, 32k or 8K"),
+    (("{model}", "--gpu-name", "H100", "--max-model-len", "12x"), "'12x' is not a number; use 4096, 32k or 8K"),
     (("{model}", "--gpu-name", "H100", "--max-num-seqs", "0"), "--max-num-seqs 0 is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization 1.5 is not above 0 and up to 1"),
-    (("{model}", "--gpu-name", "H100", "--speculative-config", "mtp"), "--speculative-config 'mtp' is no JSON object"),
+    (("{model}", "--gpu-name", "H100", "--speculative-config", "mtp"), "--speculative-config 'mtp' is not a JSON object"),
     (("{model}", "--gpu-name", "H100", "--cpu-offload-gb", "-1"), "--cpu-offload-gb -1 is below 0"),
 )  # fmt: skip
 
