@@ -12,6 +12,7 @@ from vllm_watch.samples.target import WATCHER
 from vllm_watch.story.base import Story, runbook_path
 from vllm_watch.story.kinds import KINDS, STORIES
 from vllm_watch.story.many_at_once import MANY_AT_ONCE
+from vllm_watch.story.severities import severity_word
 
 NAMES = {"overload": "VllmOverloaded"}
 RANKED = {
@@ -73,6 +74,7 @@ REQUESTS = (
     """{{ range printf "sum(last_over_time(vllm_watch_engine_requests_waiting{%s}[5m]))" $of | query }}, {{ . | value }} waiting{{ end }}."""
     "{{ end }}"
 )
+LAST_REQUESTS = REQUESTS.replace("Requests: {{", "When last scraped: {{")
 PLACE = (
     """{{ range printf "vllm_watch_target_info{%s}" $one | query }}{{ with .Labels.pod }} Pod {{ . }}.{{ end }}{{ with .Labels.node }} """
     "Node {{ . }}.{{ end }}{{ end }}"
@@ -80,7 +82,7 @@ PLACE = (
     "{{ with .Labels.model_name }} Model {{ . }}.{{ end }}{{ end }}"
 )
 NUMBERS = {
-    "engine_down": PROGRESS + REQUESTS,
+    "engine_down": PROGRESS + LAST_REQUESTS,
     "engine_stalled": PROGRESS + REQUESTS,
     "throughput_collapse": THROUGHPUT + REQUESTS,
     "overload": REQUESTS,
@@ -128,7 +130,7 @@ def sections() -> str:
 
 
 def _section(alert: str, story: Story) -> str:
-    severities = " or ".join(each for each in story.severities if each != "info")
+    severities = " or ".join(severity_word(each) for each in story.severities if each != "info")
     return f"### {alert}\n\n{severities}. {story.about} [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n"
 
 
@@ -164,7 +166,7 @@ def _of_many() -> str:
     story = MANY_AT_ONCE
     return _rule(
         "VllmFleetSilent",
-        "        # The watcher's own incident, of target vllm-watch: the single ones are tickets while it is open.\n"
+        "        # The watcher's own incident, of target vllm-watch: the single ones are warnings while it is open.\n"
         f'        expr: vllm_watch_incident_open{{target="{WATCHER}", severity="page"}}',
         summary="""Most targets of {{ $labels.instance }} fell silent within a minute ({{ $labels.cause }}): {{ with printf """
         """"count(vllm_watch_target_up{job='%s', instance='%s'} == 0)" $labels.job $labels.instance | query }}{{ . | first """

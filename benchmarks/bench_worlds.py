@@ -82,7 +82,7 @@ def table(told: list[Told]) -> list[str]:
     """Both tables, as they stand on docs/detection.md."""
     healthy = [each for each in told if not WORLDS[each.slug].kinds]
     ill = [each for each in told if WORLDS[each.slug].kinds]
-    lines = ["| healthy world | what happens | days | false pages a day | restart advised | tickets a day |", "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| healthy world | what happens | days | false critical alerts a day | restart advised | warnings a day |", "|---|---|---|---|---|---|"]  # fmt: skip
     for slug in dict.fromkeys(each.slug for each in healthy):
         mine = [each for each in healthy if each.slug == slug]
         days = sum(each.days for each in mine)

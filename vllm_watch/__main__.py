@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -30,10 +31,25 @@ exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 _ALIKE_MAX = 3  # errors shown for one remedy
 
 
+_ARGPARSE = {
+    r"argument (?:([^:]+): )?invalid choice: (.*) \(choose from (.*)\)": r"\1: \2 is not one of \3",
+    r"argument ([^:]+): invalid int value: (.*)": r"\1: \2 is not a whole number",
+    r"argument ([^:]+): invalid float value: (.*)": r"\1: \2 is not a number",
+    r"argument ([^:]+): expected (?:one|at least one) argument": r"\1 needs a value",
+    r"the following arguments are required: (.*)": r"required, but missing: \1",
+    r"argument ([^:]+): (.*)": r"\1: \2",
+}  # fmt: skip
+"""Messages of argparse, and ours; the first that matches counts."""
+
+
 class _Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises WatchError."""
 
     def error(self, message: str) -> NoReturn:
+        for theirs, ours in _ARGPARSE.items():
+            if found := re.fullmatch(theirs, message, re.DOTALL):
+                message = found.expand(ours)
+                break
         raise WatchError(message, f"see {self.prog} --help")
 
     @property
@@ -72,7 +88,7 @@ def _run(argv: list[str]) -> int:
         close = get_close_matches(unknown[0].partition("=")[0], known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         raise WatchError(
-            f"there is no argument '{unknown[0]}' here", f"{meant}see {help_of} --help"
+            f"there is no argument '{unknown[0]}'", f"{meant}See {help_of} --help" if meant else f"see {help_of} --help"
         )
     if command is None:
         parser.print_help(sys.stderr)

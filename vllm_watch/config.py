@@ -287,6 +287,7 @@ def load(
     *,
     environ: Mapping[str, str],
     targets: Sequence[str] = (),
+    targets_from: str = "--target",
     listen: str | None = None,
     state_dir: Path | None = None,
     procfs: Path | None = None,
@@ -296,7 +297,7 @@ def load(
 ) -> Config:
     """Read the file (default: `VLLM_WATCH_CONFIG`, or none), then `environ`, then the arguments.
 
-    `targets` are `[NAME=]URL`, added to those of the file. `tls` has keys of `scrape.tls_config`.
+    `targets` are `[NAME=]URL`, added to those of the file; errors name the argument `targets_from`. `tls` has keys of `scrape.tls_config`.
 
     Raises:
         ConfigError: with all errors; `InvalidConfigError.problems` lists each.
@@ -308,7 +309,7 @@ def load(
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
-        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
+        targets=targets, targets_from=targets_from, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
         web_config=web_config, tls=tls or {},
     )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors

@@ -34,7 +34,7 @@ ON_GPU = '* on (job, instance, gpu) group_left (host, index) vllm_watch_gpu_info
 
 VERDICTS: Words = (
     (0, "No incident", WELL), (SEVERITY_RANKS["info"], "For your information", QUIET),
-    (SEVERITY_RANKS["ticket"], "A ticket", SOON), (SEVERITY_RANKS["page"], "Act now", NOW),
+    (SEVERITY_RANKS["ticket"], "Warning", SOON), (SEVERITY_RANKS["page"], "Act now", NOW),
 )  # fmt: skip
 ENDS: Words = tuple(
     (number, outcome, WELL if outcome == "ok" else NOW) for number, outcome in enumerate(OUTCOMES)

@@ -58,7 +58,7 @@ def _verdict() -> Panel:
             f'or 2 * vllm_watch_engine_state{{{OF_TARGETS}, state="unknown"}})', "",
         )],
         "The worst that is so now: an open incident that pages, a target that was not scraped for "
-        f"{BLIND_INTERVALS} intervals or an engine of which nothing is known, an open ticket. What it is stands below. "
+        f"{BLIND_INTERVALS} intervals or an engine of which nothing is known, an open warning. The rows below show which. "
         + runbook("alerts.md"),
         VERDICTS, nothing="Nobody is looking",
     )  # fmt: skip

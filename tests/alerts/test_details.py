@@ -12,7 +12,7 @@ OF_ENGINE = {"target": "a", "engine": "0", "model_name": "m"}
 PLACE = " Pod vllm-0. Node gpu-7. Model m."
 CASES = {
     "engine_stalled hang": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
-    "engine_down crash": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. Requests: 23 running, 31 waiting." + PLACE,
+    "engine_down crash": "Opened at 1970-01-01 00:01:00 UTC. No progress for 2m 10s. When last scraped: 23 running, 31 waiting." + PLACE,
     "throughput_collapse slow_engine": "Opened at 1970-01-01 00:01:00 UTC. Throughput: 41% of its own when fresh. "
     "Requests: 23 running, 31 waiting." + PLACE,
     "overload demand": "Opened at 1970-01-01 00:01:00 UTC. Requests: 23 running, 31 waiting." + PLACE,

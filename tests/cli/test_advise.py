@@ -81,7 +81,7 @@ def test_of_a_daemon():
     assert asked((STARVED, CACHING)).splitlines()[2:] == [
         "chat, engine 1: it is off", "  → --enable-prefix-caching: reads once",
     ]  # fmt: skip
-    assert asked(()).startswith("no advice: ")
+    assert asked(()) == "chat: no advice yet: 0 of 10 minutes observed: ask again later\n"
 
 
 def test_as_json():
@@ -90,7 +90,7 @@ def test_as_json():
     assert said == {"targets": [{"target": "chat", "advice": [{
         "rule": "kv_starved", "engine": "0", "flag": "--gpu-memory-utilization", "value": "0.9",
         "text": "the KV cache was full", "why": "gives 30 GiB more", "evidence_seconds": 3600.0,
-    }]}]}  # fmt: skip
+    }], "too_early": "0 of 10 minutes observed: ask again later"}]}  # fmt: skip
 
 
 def test_of_a_recording(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_of_a_recording(tmp_path, capsys):
         path.write_bytes(b"\n".join(lines) + b"\n")
 
     record(300)
-    assert run(capsys, "--trace", path)[:2] == (0, "no advice: nothing seen contradicts the settings (it takes ten minutes of scrapes at least)\n")  # fmt: skip
+    assert run(capsys, "--trace", path)[:2] == (0, "http://x: no advice yet: 5 of 10 minutes observed: ask again later\n")  # fmt: skip
     record(900)
     status, out, _ = run(capsys, "--trace", path, "--json")
     (target,) = json.loads(out)["targets"]
@@ -121,12 +121,14 @@ def test_of_an_engines_log(tmp_path, capsys, monkeypatch):
     path.write_text("INFO Using XFormers backend.\n")
     assert "→ --attention-backend FLASH_ATTN" in run(capsys, "--engine-log", path)[1]
     monkeypatch.setattr(sys, "stdin", io.StringIO("Using Flash Attention backend on V1 engine.\n"))
-    assert run(capsys, "--engine-log", "-")[1].startswith("no advice")
+    assert (
+        run(capsys, "--engine-log", "-")[1] == "-: no advice: the settings suit the observed load\n"
+    )
 
 
 WRONG = {
     "nobody there": (["--url", "http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
-    "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is no URL"),
+    "no address": (["--url", "gpu-7"], "--url: 'gpu-7' is not a URL"),
     "no recording": (["--trace", "nowhere.jsonl"], "nowhere.jsonl"),
     "no log": (["--engine-log", "nowhere.log"], "nowhere.log cannot be read"),
     "no log of vLLM": (

@@ -54,6 +54,19 @@ def test_zsh_can_read_it(tmp_path, capsys):
     subprocess.run(["zsh", "-n", script], timeout=60, check=True)
 
 
+def test_fish_completes(capsys):
+    """Each command, and each option under its own command."""
+    assert main(["completion", "fish"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(
+        any(f" -a {name} " in line or f" -a '{name}' " in line for line in lines)
+        for name in COMMANDS
+    )
+    prometheus = [line for line in lines if "-l prometheus" in line]
+    assert prometheus
+    assert all("replay" in line for line in prometheus)
+
+
 def test_without_shtab(capsys, monkeypatch):
     """What to install is said."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

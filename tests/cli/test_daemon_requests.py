@@ -74,9 +74,9 @@ async def test_pause_and_resume(tmp_path):
 WRONG = {
     "a target that there is not": (("restart", "zz"), True, "There is no target 'zz'"),
     "an incident that there is not": (("approve", "zz"), True, "There is no incident 'zz'"),
-    "no token": (("resume",), False, "this needs a token"),
+    "no token": (("resume",), False, "a token is required"),
     "a long reason": (("pause", "--reason", "x" * 501), True, "reason is not a text of at most 500"),
-    "no reason": (("pause",), True, "the following arguments are required: --reason"),
+    "no reason": (("pause",), True, "required, but missing: --reason"),
     "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "minutes is not a number"),
 }  # fmt: skip
 
@@ -103,7 +103,7 @@ async def test_whom_it_cannot_ask(tmp_path):
         assert (status, "This needs a token" in err) == (2, True)
         one.url = "http://127.0.0.1:1"
         status, _, err = await run(one, "resume")
-        assert (status, "no answer from http://127.0.0.1:1/" in err) == (2, True)
+        assert (status, "no answer from http://127.0.0.1:1:" in err) == (2, True)
         assert TOKEN not in err
         one.url = "127.0.0.1"
-        assert "is no URL" in (await run(one, "resume"))[2]
+        assert "is not a URL" in (await run(one, "resume"))[2]

@@ -39,8 +39,8 @@ async def test_why_it_is_no_page_and_no_restart_stands_at_the_head(capsys, incid
     lines = out.splitlines()
     assert status == 0
     assert " on chat, engine 0: warning, active, since " in lines[0]
-    assert f"  Page:    no: {NEXT.text}" in lines
-    assert any(line.startswith("  Restart: not advised: ") for line in lines)
+    assert f"  Critical: no: {NEXT.text}" in lines
+    assert any(line.startswith("  Restart:  not advised: ") for line in lines)
     assert f"  rule:    {RULE.text}" in lines
     assert f"  for:     {SLOW.text}" in lines
     assert max(map(len, lines)) < 100

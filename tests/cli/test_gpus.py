@@ -90,7 +90,9 @@ def test_a_host_without_a_driver(tmp_path):
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.startswith("no GPUs: no NVIDIA driver")
     done = gpus_process({"LD_LIBRARY_PATH": str(tmp_path)}, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (3, {"gpus": [], "remarks": []})
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["gpus"], said["remarks"]) == (3, [], [])
+    assert said["note"].startswith("no NVIDIA driver")
 
 
 def test_a_live_zombie(tmp_path):

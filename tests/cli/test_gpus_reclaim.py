@@ -359,7 +359,7 @@ def test_no_number_of_a_process(host, pid):
     """0 and negative numbers mean groups of processes to kill(2): never."""
     done = host.run("gpus", f"--reclaim={pid}")
     assert done.returncode == 2
-    assert "is no process's number" in done.stderr
+    assert "is not a process ID" in done.stderr
 
 
 def test_yes_alone(host):

@@ -436,7 +436,7 @@ def test_a_person_reads_lines(host):
 WRONG = {
     "no launch": (["preflight"], "no launch is named"),
     "no launch after the dashes": (["preflight", "--"], "no launch is named"),
-    "not a server": (["preflight", "--", "ls"], "'ls' is not a vLLM server"),
+    "not a server": (["preflight", "--", "ls"], "'ls' does not start a vLLM server"),
     "a wait that is none": (["preflight", "--wait-for-vram", "soon", "--", "vllm", "serve", "m"], "'soon'"),
 }  # fmt: skip
 

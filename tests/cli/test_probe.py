@@ -151,5 +151,5 @@ async def test_the_images_health_check(folder: Path) -> None:
 @pytest.mark.parametrize("url", ["9470", "ftp://x", "http://", "http://[::1", "http://x:port"])
 def test_an_address_that_is_none(url: str) -> None:
     """With a remedy, as everywhere."""
-    with pytest.raises(WatchError, match="is no URL"):
+    with pytest.raises(WatchError, match="is not a URL"):
         probe.run(argparse.Namespace(url=url))

@@ -514,5 +514,5 @@ def test_a_url_that_is_none_is_told(capsys):
     """HOST:PORT alone is a common slip."""
     assert main(["top", "--url", "localhost:9470"]) == 2
     assert capsys.readouterr().err == (
-        "vllm-watch: --url: 'localhost:9470' is no URL\n  → write http://HOST:PORT\n"
+        "vllm-watch: --url: 'localhost:9470' is not a URL\n  → write http://HOST:PORT\n"
     )

@@ -286,7 +286,7 @@ EVIDENCE = {
     "/health failed 8 times in a row": (503, "", 200, " (503, expected 200)"),
     "3.7× slower per step than its own baseline": (3.67, "", 1, ""),
     "54% of its usual throughput, with 16 requests waiting": (0.54, "ratio", 1.0, ""),
-    "no step for 20 s; the longest pause it recovered from was 3 s": (20.0, "s", 3.0, ""),
+    "no scheduler step for 20 s (longest pause so far: 3 s)": (20.0, "s", 3.0, ""),
     "23 running and 0 waiting": (23.0, "", 0.0, ""),
     "its state is odd": ("odd", "", "even", " (expected even)"),
 }  # fmt: skip

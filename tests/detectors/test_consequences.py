@@ -53,7 +53,7 @@ def test_a_ticket_names_what_a_page_lacks():
         "next_rule",
         "page",
     )
-    assert spoke.text == "a ticket: 1.4 times as long beside its own past"
+    assert spoke.text == "warning: 1.4 times as long beside its own past"
     assert "1.7 times as long, 40 s of work like that, users who get less" in lacks.text
 
 

@@ -24,7 +24,7 @@ from vllm_watch.samples.observation import ProcessState
 def test_what_is_said_of_a_crash():
     """How many requests it cut off; what they were on average only where the last look met few of them."""
     _, verdict = first_firing(downs([*used(), *gone("refused", 600, 610)]))
-    assert verdict.summary == "connections are refused; 4 requests were in flight"
+    assert verdict.summary == "its port refuses connections; 4 requests were in flight"
 
 
 def test_one_that_nobody_used_is_told_to_end():

@@ -116,7 +116,7 @@ def whole(steps, **without):
     [
         ({}, "engine_stalled", SEES, ""),
         ({"fds": None, "canary": None}, "engine_stalled", PARTLY,
-         "no process_open_fds and no canary: a hang of an engine whose gauges read idle is not found"),
+         "no process_open_fds and no canary so far: a hang of an engine whose gauges read idle is not detected"),
         ({"canary": None}, "engine_stalled", PARTLY, "set `canary.enabled: true`"),
         ({"gpus": None}, "engine_stalled", PARTLY, "no view of the GPUs"),
         ({"gpus": ()}, "throughput_collapse", PARTLY, "heat and a neighbour on the GPU"),
@@ -130,7 +130,7 @@ def whole(steps, **without):
         ({"waiting": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
         ({"request_success": None}, "engine_down", PARTLY, "looks crashed"),
         ({"prompt_tokens": None}, "engine_down", PARTLY, "may look crashed"),
-        ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "an engine at work"),
+        ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "a hang cannot be told from work"),
         ({"running": None}, "engine_stalled", BLIND, "no number of running requests"),
         ({"waiting": None}, "overload", BLIND, "the queue is not seen"),
         ({"request_success": None}, "overload", BLIND, "no counter of finished requests"),

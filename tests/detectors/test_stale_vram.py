@@ -83,8 +83,8 @@ def test_an_orphan_is_named_with_the_engine_that_it_hurts():
     )
     assert not verdict.restart_advised
     assert verdict.summary == (
-        "30.0 GiB of GPU 0 are held by an orphaned worker (VLLM::EngineCore, process 99, vllm.service), "
-        "where a (VLLM::EngineCore, process 200) runs"
+        "an orphaned worker (VLLM::EngineCore, PID 99, vllm.service) holds 30.0 GiB of GPU 0, "
+        "which a (VLLM::EngineCore, process 200) uses"
     )
     assert "its parent, process 98, died" in verdict.evidence_for[0].text
     assert "kill 99" in verdict.evidence_for[0].text
@@ -100,9 +100,10 @@ def test_of_a_server_that_is_down_nothing_is_said_to_run():
         300,
     )
     assert (verdict.cause, verdict.concerns) == ("orphaned_worker", ("a",))
-    assert verdict.summary.endswith(
-        "(VLLM::EngineCore, process 99, vllm.service), where a ran when last scraped"
+    assert verdict.summary.startswith(
+        "an orphaned worker (VLLM::EngineCore, PID 99, vllm.service) holds"
     )
+    assert verdict.summary.endswith(", which a used when last scraped")
 
 
 def test_it_is_told_a_minute_after_the_parent_died():
@@ -134,9 +135,9 @@ def test_who_holds_the_memory_may_be_hidden():
 
 STARTED = {"a": T - 1000, "b": T - 5010}
 WHERE = {  # GPU of what is stale → whom it concerns, and what is said of them
-    0: (("a",), ", where a (VLLM::EngineCore, process 1) runs"),
-    1: (("b",), ", where b (VLLM::EngineCore, process 2) runs"),
-    2: ((), ")"),
+    0: (("a",), ", which a (VLLM::EngineCore, process 1) uses"),
+    1: (("b",), ", which b (VLLM::EngineCore, process 2) uses"),
+    2: ((), " of GPU 2"),
 }
 
 
@@ -251,7 +252,7 @@ def test_the_largest_come_first_and_eight_are_named():
     sizes = (3, 9, None, 9, 1, 2, 4, 5, 6)
     verdict = told(*(held(orphan(n, gib=gib), index=n) for n, gib in enumerate(sizes)))
     assert [each.value // GIB for each in verdict.evidence_for] == [9, 9, 6, 5, 4, 3, 2, 1]
-    assert verdict.summary.startswith("9.0 GiB of GPU 1 are held")
+    assert verdict.summary.startswith("an orphaned worker (PID 1) holds 9.0 GiB of GPU 1")
     assert "39.0 GiB in all" in verdict.summary
 
 
@@ -261,27 +262,27 @@ def test_a_holder_of_which_the_driver_tells_no_size_is_told():
 
 
 WHO = {
-    "(python3, process 99, user 7)": {
+    "(python3, PID 99, user 7)": {
         "cmdline": ("/usr/bin/python3", "serve.py"),
         "name": "py",
         "uid": 7,
     },
-    "(serve, process 99, user 0)": {"name": "serve", "uid": 0},
-    "(serve, process 99, pod a)": {"name": "serve", "uid": 7, "place": "pod a"},
-    "(process 99)": {},
+    "(serve, PID 99, user 0)": {"name": "serve", "uid": 0},
+    "(serve, PID 99, pod a)": {"name": "serve", "uid": 7, "place": "pod a"},
+    "(PID 99)": {},
 }
 
 
 @pytest.mark.parametrize(("words", "fields"), WHO.items(), ids=WHO)
 def test_by_what_a_holder_is_named(words, fields):
     """Its program, its number, and where it is or whose."""
-    assert told(held(orphan(**fields))).summary.endswith(f"are held by an orphaned worker {words}")
+    assert told(held(orphan(**fields))).summary.startswith(f"an orphaned worker {words} holds ")
 
 
 TEXTS = {
-    "GPU 0: process 99: nobody; waits. Do: kill it": held(orphan()),
-    "GPU 0: process 99, 5 min old: nobody; waits. Do: kill it": held(orphan(age=300.0)),
-    "GPU 0: process 99: nobody; waits": held(orphan(remedy=None)),
+    "GPU 0: PID 99: nobody; waits. Do: kill it": held(orphan()),
+    "GPU 0: PID 99, 5 min old: nobody; waits. Do: kill it": held(orphan(age=300.0)),
+    "GPU 0: PID 99: nobody; waits": held(orphan(remedy=None)),
     "GPU 0: nobody has it. Do: reset it": held(
         gib=5, unaccounted=Judged(verdict="stale", reason="unaccounted", evidence=("nobody has it",), remedy="reset it")
     ),
@@ -323,7 +324,7 @@ def test_an_engine_that_sleeps_and_keeps_its_memory_is_a_ticket():
     host, (opened,) = asleep(lambda _: 75)
     one = opened.incident
     assert (one.cause, one.severity, one.restart_advised) == ("sleeping_engine", "ticket", False)
-    assert one.summary.startswith("75.0 GiB of GPU 0 are held by an engine that sleeps (VLLM::EngineCore, ")  # fmt: skip
+    assert one.summary.startswith("an engine that sleeps (VLLM::EngineCore, PID ")  # fmt: skip
     assert "150.0 GiB in all" in one.summary
     assert one.concerns == ("a",)
     assert opened.t >= T + 300 + 120

@@ -34,7 +34,7 @@ ADVICE = (
 )  # fmt: skip
 SIGHTS = {
     "engine_down": Sight("sees", ""),
-    "engine_stalled": Sight("partly", "no canary: a hang without traffic goes unnoticed. To fix: switch it on."),
+    "engine_stalled": Sight("partly", "no canary so far: a hang of an idle engine is not covered yet. To fix: switch it on."),
     "throughput_collapse": Sight("blind", "no <b>counter</b> of generated tokens: what gets done is not known."),
     "overload": Sight("unknown", "too few looks yet"),
 }  # fmt: skip

@@ -81,7 +81,7 @@ def warming_up() -> Board:
     """One of them loads its weights."""
     board = well()
     board.add_target(Target(name="deepseek-r1", url="http://h:8000", group="chat"), 5.0)
-    text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its starts took up to 540 s"
+    text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its longest start so far took 540 s"
     board.publish(signals("deepseek-r1", "starting", text, time.time()))
     return board
 

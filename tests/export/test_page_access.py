@@ -216,7 +216,7 @@ async def test_news_are_said_once(opened):
         assert await tab.page.evaluate("window.heard") == [
             "critical: chat-1 has collapsed: cause unknown.",
             "critical: chat-1 has collapsed: KV cache leak.",
-            "chat-1: ended, healthy again.",
+            "chat-1: ended, recovered.",
         ]
         live = await tab.page.evaluate(
             "[...document.querySelectorAll('[aria-live], [role=status], [role=log], output')].map((e) => e.id)"

@@ -201,14 +201,14 @@ async def test_an_incident_of_the_hosts_gpus_is_in_the_headline(opened):
     board = Board()
     board.add_target(Target(name="calm", url="http://h:1"), 600.0)
     board.publish(signals("calm", "serving", "It serves.", time.time()))
-    notebook = {"engine": None, "kind": "stale_vram", "cause": "idle_notebook", "severity": "ticket", "summary": "2.2 GiB of GPU 3 are held by an idle notebook"}  # fmt: skip
+    notebook = {"engine": None, "kind": "stale_vram", "cause": "idle_notebook", "severity": "ticket", "summary": "an idle notebook holds 2.2 GiB of GPU 3"}  # fmt: skip
     fault = {"engine": None, "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page", "summary": "GPU 3: it is lost"}  # fmt: skip
     async with serving(board) as server:
         tab = await opened(server)
         headline, more = tab.page.locator("#verdict"), tab.page.locator("#verdict-more")
         board.tell(made(event(board.host.target.name, notebook, time.time())))
         headline_text = tab.page.locator("#verdict-text")
-        await expect(headline_text).to_have_text(notebook["summary"])
+        await expect(headline_text).to_have_text("An idle notebook holds 2.2 GiB of GPU 3")
         await expect(headline).to_have_attribute("data-tone", "warn")
         board.tell(made(event(board.host.target.name, fault, time.time())))
         await expect(headline).to_have_attribute("data-tone", "bad")
@@ -222,7 +222,7 @@ async def test_past_incidents_are_a_short_list(opened, server):
     tab = await opened(server)
     await expect(tab.page.locator(".ended")).to_have_count(6)
     await expect(tab.page.locator(".ended .ended-resolution")).to_have_text([
-        "superseded by another incident", "process restarted", "healthy again", "healthy again", "healthy again", "target removed",
+        "superseded by another incident", "process restarted", "recovered", "recovered", "recovered", "target removed",
     ])  # fmt: skip
     await tab.page.locator("#history-more").click()
     await expect(tab.page.locator(".ended")).to_have_count(7)
@@ -247,7 +247,7 @@ async def test_what_is_over_says_how_bad_it_was_and_since_when_it_is_over(opened
         await expect(past.locator(".ended-lasted")).to_have_text("lasted 5\u202fmin")
         await expect(past.locator(".ended-ago")).to_contain_text("ended 10\u202fmin")
         await expect(past.locator(".ended-resolution")).to_have_text(
-            "healthy again, then another incident"
+            "recovered, then another incident"
         )
 
 

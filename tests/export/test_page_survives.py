@@ -210,7 +210,7 @@ async def test_an_incident_that_ends_while_its_dialog_is_open(opened, tmp_path):
         await dialog.get_by_label("Your token").fill(TOKEN)
         one.incident("resolved")
         await expect(dialog.locator(".ask-said")).to_have_text(
-            "This incident has already ended (healthy again): nothing to approve."
+            "This incident has already ended (recovered): nothing to approve."
         )
         await expect(dialog.get_by_role("button", name="Restart it")).to_be_disabled()
         await expect(dialog.get_by_role("button", name="Close")).to_be_focused()
@@ -341,14 +341,14 @@ async def recorded(target, minutes):
 
 
 async def test_the_recording_is_a_click_away(opened):
-    """The last fifteen minutes of the target, as a file."""
+    """The last ten minutes of the target, as a file."""
     async with serving(ill("stalled"), recording=recorded) as server:
         tab = await opened(server)
         async with tab.page.expect_download() as began:
             await card(tab, "Stalled: hang").get_by_role("link", name="Download recording").click()
         download = await began.value
         assert download.suggested_filename == "chat-1.jsonl.gz"
-        assert (await asyncio.to_thread((await download.path()).read_bytes)) == b"chat-1 15"
+        assert (await asyncio.to_thread((await download.path()).read_bytes)) == b"chat-1 10"
 
 
 async def test_where_nothing_is_recorded_it_says_so(opened):

@@ -49,11 +49,11 @@ GAUGES = "that target's gauges while it fails"
 HTTP = "sources/test_http.py::test_each_way_to_fail_has_its_own_outcome"
 
 TARGET = (
-    Row("refuses connections", "all other targets", "`target_down`; `crash`, a page if it was at work, after two looks", GAUGES,
+    Row("refuses connections", "all other targets", "`target_down`; `crash`, critical if it was at work, after two looks", GAUGES,
         BY_ITSELF, "the second look that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
-    Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, a page without a restart, after 15 s", GAUGES,
+    Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, critical without a restart advised, after 15 s", GAUGES,
         BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "sources/test_own_trouble.py::test_who_is_never_reached_is_not_taken_for_one_that_hangs", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
-    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, a page after three looks and 5 s", GAUGES,
+    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, critical after three looks and 5 s", GAUGES,
         BY_ITSELF, "the time-out of a look", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
     Row("drips a byte a second", "all other targets", "as one that says nothing: the bound is on the whole answer", GAUGES,
         BY_ITSELF, "the bound on the whole answer", (f"{TARGETS}[drips]", f"{WELL_AGAIN}[drips]", HTTP)),
@@ -67,9 +67,9 @@ TARGET = (
         BY_ITSELF, "the rule that a redirect stays on its server", (f"{TARGETS}[redirects]", "faults/test_target_faults.py::test_who_redirects_does_not_send_us_elsewhere", "sources/test_http.py::test_a_redirect_to_another_server_is_not_followed")),
     Row("changes identity between scrapes (two servers behind one address)", ALL, "the state says that another server answers at each look, and what to do; no incident", "rates: the difference of two servers is none",
         "by itself, when one server answers", "the sentence, and the rule by which another server is known", (f"{TARGETS}[changes identity]", "faults/test_target_faults.py::test_two_servers_behind_one_address_have_no_rate")),
-    Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with why; `VllmWatchTargetUnreadable`. No page: whom the watcher does not trust, its users may", GAUGES,
+    Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with why; `VllmWatchTargetUnreadable`. Not critical: whom the watcher does not trust, its users may", GAUGES,
         BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
-    Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
+    Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, critical without a restart advised, after 15 s of it", GAUGES,
         BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps",)),
     Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
         "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
@@ -78,7 +78,7 @@ TARGET = (
 HOST = (
     Row("clock set by an hour, forward or back", ALL, "nothing: intervals are taken from the monotonic clock", NOTHING,
         "nothing to recover", "the monotonic clock of an observation: rates went unknown or wrong", ("faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[forward]", "faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[back]", "signals/test_timeline.py::test_the_axis_never_goes_back")),
-    Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing while it stands", "who died meanwhile, as a ticket (it may have been stopped on purpose), as a page when it stays away for half an hour", "the looks of that time",
+    Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing while it stands", "who died meanwhile, as a warning (it may have been stopped on purpose), as critical when it stays away for half an hour", "the looks of that time",
         "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP, and its engine too]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
     Row("CPU starved to 5 %", "all, later", "`watcher` for looks that it slept through; `VllmWatchBlind` when there is none for ten intervals", "looks",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),

@@ -32,7 +32,7 @@ def test_each_change_is_a_step_with_its_rule_and_evidence():
 def test_it_is_no_page_for_what_the_next_rule_lacks():
     story = Story().look(collapse(**FOUND))
     assert way.why_no_page(one(story)) == NEXT.text
-    assert "which one is the next is not known" in way.why_no_page(one(Story().look(overload()), "overload"))  # fmt: skip
+    assert "the next one is not known" in way.why_no_page(one(Story().look(overload()), "overload"))  # fmt: skip
     assert way.why_no_page(one(Story().look(collapse()))) == ""
 
 
@@ -40,7 +40,7 @@ def test_who_made_a_ticket_of_a_page_is_named():
     """A GPU that has paged, or another rank; the page that people were told of does not become milder."""
     story = Story().look(gpu_fault(), collapse())
     cause = one(story, "gpu_fault").id
-    assert f"page → ticket: {cause} pages for its cause" in way.why_no_page(one(story))
+    assert f"critical → warning: {cause} pages for its cause" in way.why_no_page(one(story))
     story = Story().look(*ranks("0", "1"), moment=FOUR)
     first, second = story.lifecycle.incidents
     assert first.id in way.why_no_page(second)
@@ -53,7 +53,7 @@ def test_a_page_that_is_kept_says_so():
     story = Story().look(stall(severity="page")).look(stall(severity="ticket", restart_advised=True))  # fmt: skip
     (_, kept) = one(story, "engine_stalled").way
     assert (kept.severity, kept.restart_advised) == ("page", True)
-    assert "stays a page" in kept.changes[0]
+    assert "stays critical" in kept.changes[0]
 
 
 def test_one_more_of_the_same_says_who_told_it():
@@ -63,7 +63,7 @@ def test_one_more_of_the_same_says_who_told_it():
     story.look(stall())
     third = one(story, "engine_stalled")
     assert third.recurring.earlier in way.why_no_page(third)
-    assert "nobody is told again" in third.way[-1].changes[0]
+    assert "not notified again" in third.way[-1].changes[0]
 
 
 def test_it_is_bounded_and_outlives_the_watcher():

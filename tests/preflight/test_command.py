@@ -101,8 +101,8 @@ def test_a_change_stands_in_its_own_place():
 
 WRONG = {
     "nothing": ([], "no command is named"),
-    "another program": (["ls", "-l"], "'ls -l' is not a vLLM server"),
-    "another command of vLLM": (["vllm", "bench", "serve"], "is not a vLLM server"),
+    "another program": (["ls", "-l"], "'ls -l' does not start a vLLM server"),
+    "another command of vLLM": (["vllm", "bench", "serve"], "does not start a vLLM server"),
     "a shell's text": (["bash", "-c", "vllm serve m"], "bash -c"),
     "a file left out": (["vllm", "serve", "m", "--config"], "--config without a file"),
 }

@@ -47,7 +47,7 @@ HAZARDS = (
     Hazard("reclaim", KINDS[2], "the PID is another's", "pidfd", ("reclaim/test_ending.py::test_a_number_given_to_another_hits_nobody",)),
     Hazard("reclaim", KINDS[3], "half a tree stays", "workers go with their core", ("reclaim/test_reclaim_plan.py::test_stale_workers_go_with_their_core", "reclaim/test_vram_release.py::test_it_waits_until_it_is_so")),
     Hazard("page", KINDS[0], "budget spent", "severity ignores the guard", (MACHINE, MODEL)),
-    Hazard("page", KINDS[1], "each, in a common outage", "one page, else tickets", (MACHINE, "incidents/test_fleet.py::test_of_many_each_is_a_ticket_without_advice_and_linked")),
+    Hazard("page", KINDS[1], "each, in a common outage", "one critical, else warnings", (MACHINE, "incidents/test_fleet.py::test_of_many_each_is_a_ticket_without_advice_and_linked")),
     Hazard("page", KINDS[2], "before the disk; twice", "rows first, one per phase", ("notify/test_killed.py::test_killed_at",)),
     Hazard("page", KINDS[3], "ended too soon", "three quiet scrapes", ("incidents/test_fleet.py::test_one_look_without_an_answer_releases_nobody",)),
 )  # fmt: skip

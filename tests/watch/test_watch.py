@@ -215,7 +215,7 @@ def test_of_healthy_engines_the_sums_are_said():
     signals = follow(*looks)
     assert (signals.state, signals.state_text) == (
         "serving",
-        "3 engines; 4 running, 2 waiting in all",
+        "4 running, 2 waiting (3 engines)",
     )
 
 

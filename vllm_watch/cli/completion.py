@@ -1,4 +1,4 @@
-"""`vllm-watch completion`: what a shell needs to complete commands, options and files."""
+"""`vllm-watch completion`: the completion script of a shell."""
 
 import argparse
 import importlib.util
@@ -8,20 +8,24 @@ from vllm_watch.cli.helpers import commands, exit_status
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Prints a script for your shell that completes commands, options and files. It is made of this version's commands,
-so make it again after an upgrade; nothing of Python runs while you type. Needs the extra `completion`
-(pip install 'vllm-watch[completion]'), to make it alone.
+Prints a script that completes commands, options and files in your shell. Regenerate it after each upgrade. The
+script does not start Python while you type. Generating it needs the extra `completion`
+(pip install 'vllm-watch[completion]').
 
 examples:
   vllm-watch completion bash > ~/.local/share/bash-completion/completions/vllm-watch
   source <(vllm-watch completion bash)                 # in this shell only
   vllm-watch completion zsh > "${fpath[1]}/_vllm-watch"
+  vllm-watch completion fish > ~/.config/fish/completions/vllm-watch.fish
 """
+
+
+_SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which shell."""
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
+    parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,6 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     import shtab  # noqa: PLC0415 - an extra
 
+    if arguments.shell not in shtab.SUPPORTED_SHELLS:
+        raise WatchError(
+            f"the installed shtab {shtab.__version__} does not support {arguments.shell}",
+            "pip install --upgrade shtab",
+        )
     parser = argparse.ArgumentParser(prog="vllm-watch", allow_abbrev=False)
     subparsers = parser.add_subparsers()
     for name, summary in commands.COMMANDS.items():

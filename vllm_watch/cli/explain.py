@@ -1,4 +1,4 @@
-"""`vllm-watch explain`: why an incident is what it is: the rules that spoke, the evidence, and who changed it afterwards."""
+"""`vllm-watch explain`: the rules, evidence and later changes behind an incident."""
 
 import argparse
 import asyncio
@@ -15,9 +15,9 @@ from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
 HELP = """\
-Shows the way to a verdict: at each change of an incident which rule spoke and which one is the next, the evidence
-then, and what changed the verdict afterwards (another incident that pages for it, a rank, a restart, a trouble that
-recurs). At its head: why it is no page, and why no restart is advised. Incidents that have ended are known, too.
+Explains an incident: first why it is not critical and why no restart is advised, then each of its changes with the
+rule that applied, the next rule, the evidence, and any later change (another incident that pages for it, a rank,
+a restart, a recurrence). Works for incidents that have ended, too.
 
 examples:
   vllm-watch explain engine_stalled-1764633600-1a2b3c4d
@@ -29,7 +29,7 @@ _COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which incident, and which daemon knows it."""
-    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
+    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     connection.add_daemon(parser)
 
@@ -57,8 +57,8 @@ def _text(one: Explained) -> str:
     head = [
         f"{bold}{visible(one.title)}{end} on {visible(where)}: {severity_word(one.severity)}, {phase}, since {_clock(one.began_timestamp_seconds)}",
         *_wrapped("  ", one.summary, columns),
-        *_wrapped("  Page:    ", "no: " + why.no_page if why.no_page else "yes", columns),
-        *_wrapped("  Restart: ", after if why.no_restart else "advised", columns),
+        *_wrapped("  Critical: ", "no: " + why.no_page if why.no_page else "yes", columns),
+        *_wrapped("  Restart:  ", after if why.no_restart else "advised", columns),
     ]  # fmt: skip
     steps = [line for step in one.explanation.way for line in _step(step, columns, bold, end)]
     return "\n".join([*head, *(steps or ["", "How it came about was not kept."])])

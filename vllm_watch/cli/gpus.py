@@ -81,7 +81,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
         if given:
             raise WatchError(
-                f"--reclaim with {name}", "reclaim looks at this host, now: leave one out"
+                f"--reclaim with {name}", "--reclaim acts on this host now: leave one out"
             )
     order = gpus_reclaim.Order(
         pid=arguments.reclaim, yes=arguments.yes, as_json=arguments.json, procfs=arguments.procfs,
@@ -99,7 +99,7 @@ def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is no process's number")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process ID")
     return int(text)
 
 
@@ -110,6 +110,6 @@ def _seconds(text: str) -> float:
         value = -1.0
     if not 0 < value <= SECONDS_MAX:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not above 0 and up to {SECONDS_MAX:g} seconds"
+            f"'{text}' is not a number of seconds above 0 and up to {SECONDS_MAX:g}"
         )
     return value

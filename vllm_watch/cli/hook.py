@@ -151,7 +151,8 @@ def _lines(name: str, kind: str, results: dict[str, list[Finding]]) -> list[str]
     for target, findings in results.items():
         lines.append(f"hook {name} ({kind}) for target {target}: nothing was restarted")
         for finding in findings:
-            lines.append(f"  {'ok     ' if finding.ok else 'WRONG  '}{finding.text}")
+            mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"
+            lines.append(f"  {mark:7}{finding.text}")
             if finding.remedy:
                 lines.append(f"         → {finding.remedy}")
     return lines

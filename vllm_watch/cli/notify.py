@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"notifier {arguments.name} ({kind})")
         for each in findings:
-            print(f"  {'ok     ' if each.ok else 'WRONG  '}{visible_lines(each.text)}")
+            mark = "WRONG" if not each.ok else "note" if each.remedy else "ok"
+            print(f"  {mark:7}{visible_lines(each.text)}")
             if each.remedy:
                 print(f"         → {visible_lines(each.remedy)}")
     return exit_status.FINE if ok else exit_status.FOUND

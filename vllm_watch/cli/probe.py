@@ -69,7 +69,7 @@ def _address(url: str) -> tuple[str, str, int]:
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in _PORTS:
-        raise WatchError(f"--url: '{redacted(url)}' is no URL", "write http://HOST:PORT")
+        raise WatchError(f"--url: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
     return parts.scheme, host, port or _PORTS[parts.scheme]
 
 

@@ -100,7 +100,9 @@ def _of_file(source: str) -> Reading:
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
     """What it says, or what answered in its place. Raises WatchError where nobody answered."""
-    config = load(None, environ={}, targets=[url], tls=engine_tls.said(arguments))
+    config = load(
+        None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
+    )
     url, key = config.targets[0].url, arguments.api_key_file
     answer = asyncio.run(_fetch(url, config.scrape.tls_config, key))
     if answer.call.outcome != "ok":

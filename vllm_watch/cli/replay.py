@@ -69,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     given = next((name for name in _ONLY_PROMETHEUS if getattr(arguments, name) is not None), None)
     if given is not None:
         option = f"--{given.replace('_', '-')}"
-        raise WatchError(f"{option} without --prometheus", "name the Prometheus that is meant")
+        raise WatchError(f"{option} without --prometheus", "add --prometheus URL")
     if arguments.trace is None:
-        raise WatchError("nothing is named to replay", "name a recording, or --prometheus URL")
+        raise WatchError("no recording given", "give a recording or --prometheus URL")
     prints = "incidents" if arguments.json else "summary"
     replay(arguments.trace, arguments.config, "state" if arguments.state else prints)
     return exit_status.FINE
@@ -81,11 +81,11 @@ def _of_prometheus(arguments: argparse.Namespace) -> None:
     from vllm_watch.cli.helpers.history.judging import Order, judge  # noqa: PLC0415 - brings aiohttp
 
     if arguments.trace is not None or arguments.state:
-        raise WatchError("--prometheus beside a recording or --state", "leave one out")
+        raise WatchError("--prometheus with a recording or --state", "use one or the other")
     if "://" not in arguments.prometheus:
         arguments.prometheus = f"http://{arguments.prometheus}"
     arguments.url = arguments.prometheus
-    there = connection.of(arguments)
+    there = connection.of(arguments, option="--prometheus")
     until_t = arguments.moment("0s") if arguments.until is None else arguments.until
     since_t = arguments.moment("7d") if arguments.since is None else arguments.since
     if since_t >= until_t:
@@ -100,5 +100,5 @@ def _of_prometheus(arguments: argparse.Namespace) -> None:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or not value.strip().isprintable():
-        raise WatchError("--header: what is given is no header", "write 'NAME: VALUE'")
+        raise WatchError("--header: the value (not shown) is not a header", "write 'NAME: VALUE'")
     return name.strip(), value.strip()

@@ -5,6 +5,7 @@ A body comes in as many pieces as the network makes of it, so a single read retu
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
@@ -69,3 +70,13 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
             yield line
         if len(rest) > bytes_max:
             raise TooLongError(bytes_max)
+
+
+def why_none(error: Exception, timeout_seconds: float) -> str:
+    """Return why a server did not answer, in words."""
+    if isinstance(error, TimeoutError):
+        return f"nothing within {timeout_seconds:g} s"
+    number = getattr(error, "errno", None)
+    return (
+        os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
+    ).lower()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from vllm_watch.detectors.base import Evidence
+from vllm_watch.story.severities import severity_word
 from vllm_watch.support.durations import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
@@ -82,7 +83,9 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
     """Return the rule that spoke, and the next one with what it lacks. `reached`: consequences of the shift so far."""
     said = reached[-1] if reached else "ticket"
-    text = f"a {said}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"
+    text = (
+        f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"
+    )
     spoke = Evidence(
         name="rule",
         value=said,
@@ -94,7 +97,7 @@ def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
             return spoke, Evidence(
                 name="next_rule",
                 value=each.consequence,
-                text=f"a {each.consequence} needs {lacking}",
+                text=f"{severity_word(each.consequence)} needs {lacking}",
             )
     return (spoke,)
 

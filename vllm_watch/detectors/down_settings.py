@@ -23,7 +23,7 @@ class Settings(BaseModel):
     """A server with a thousand connections has been seen silent for 16 s, and it recovered."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """Until then it is a ticket: an API server that tokenizes a large prompt or writes megabytes of JSON answers
+    """Until then it is a warning: an API server that tokenizes a large prompt or writes megabytes of JSON answers
     nobody for some seconds. It pages later where it recovered from longer silences: after twice as long."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)

@@ -137,15 +137,17 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
         return ()
-    text = f"its starts took up to {longest_s:.0f} s; this one has taken {taken_s:.0f} s"
+    text = f"loading for {taken_s:.0f} s; its longest start so far took {longest_s:.0f} s"
+    if loads_s is None:
+        text = f"down for {taken_s:.0f} s and no new process seen yet; its longest start so far took {longest_s:.0f} s"
     return (seconds("seconds_to_load", taken_s, longest_s, text),)
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
     """One that goes on living when it is started again; `at_work`: was it, whatever the last look met?"""
     if not demand.known:
-        return "connections are refused; it was not seen for a while before it went"
-    text = f"connections are refused; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
+        return "its port refuses connections; it was not scraped for a while before"
+    text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
     if not at_work:
         return text
     return f"{text}, {demand.at_work:.0f} on average, and more came until it went"
@@ -154,9 +156,9 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
     """One that does not: `starts` in a row never came to answer, or its `lives` were short."""
     if loading.attempts >= starts:
-        return f"started {loading.attempts} times, and it never came to answer"
+        return f"started {loading.attempts} times and never answered"
     last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
-    return f"crashed again: it lived for {last} and then refused connections"
+    return f"crashed again: it ran for {last}, then refused connections"
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
@@ -170,12 +172,12 @@ def left_behind(core: str | None) -> tuple[Evidence, ...]:
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
     """What says that nobody is hurt."""
     if not demand.known:
-        text = "it was not scraped for a while before it went: it may have been stopped on purpose"
+        text = "it was not scraped for a while before: it may have been stopped on purpose"
         return (Evidence(name="requests_in_flight", value=None, text=text),)
-    text = "(almost) no request was in flight: it may have been stopped on purpose"
+    text = "few or no requests were in flight: it may have been stopped on purpose"
     said = [Evidence(name="requests_in_flight", value=demand.in_flight, text=text)]
     if idle:
-        text = f"nobody had asked anything for {demand.idle_s:.0f} s: it may be scaled to zero"
+        text = f"no request came for {demand.idle_s:.0f} s before: it may be scaled to zero"
         said.append(Evidence(name="seconds_idle", value=round(demand.idle_s), unit="s", text=text))
     return tuple(said)
 

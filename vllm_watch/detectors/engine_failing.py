@@ -59,7 +59,7 @@ class Settings(BaseModel):
     """... and for a minute it is no mishap."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two of a hundred, for some_seconds, is a ticket."""
+    """Two of a hundred, for some_seconds, is a warning."""
 
     failures_min: int = Field(3, ge=1)
     """One or two may be one client's odd request, tried again."""

@@ -33,14 +33,14 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 NEEDS = Needs(
     must=(
         # What finishes or is preempted is no heartbeat: long answers take minutes without either.
-        Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
+        Need(("steps", "generated"), "a hang cannot be told from work"),
         Need(("running",), "stalled work is not seen"),
     ),
     sharpens=(
-        Need(("waiting",), "a queue that nothing is admitted from is not found"),
-        Need(("steps",), "progress shows late, and a hang is said after half a minute instead of seconds"),
-        Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not found"),
-        Need(("canary",), "a hang without traffic goes unnoticed"),
+        Need(("waiting",), "a queue from which nothing is admitted is not detected"),
+        Need(("steps",), "a hang is detected after half a minute instead of seconds"),
+        Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not detected"),
+        Need(("canary",), "a hang of an idle engine is not covered yet"),
         Need(("process_start",), "an engine that compiles its kernels may be called stalled"),
         Need(("gpus",), "a single silent request is believed later, and a lost GPU is not named"),
     ),

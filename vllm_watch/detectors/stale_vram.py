@@ -1,4 +1,4 @@
-"""GPU memory is held by what does nothing with it any more: a ticket that names the holder.
+"""GPU memory is held by what does nothing with it any more: a warning that names the holder.
 
 The next start of an engine fails on it ("free memory is less than desired") and names nobody. Who holds
 what, and why that is called stale, is judged in `signals.holders`; here it becomes one incident, with
@@ -29,7 +29,7 @@ its memory from the middle on. It asks for nine tenths of a GPU if nobody saw it
 
 
 class Settings(BaseModel):
-    """What is worth a ticket, and after how long."""
+    """What is worth a warning, and after how long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -133,7 +133,12 @@ class HostDetector:
         gpu, judged, holder = found[0]
         reason = judged.reason or "unknown"
         whole = sum(map(_bytes, found))
-        who = _who(holder) if holder is not None else STORY.causes[reason].title
+        held = f"{size(_bytes(found[0]))} of GPU {gpu.gpu.index}"
+        who = (
+            f"{held} is held by {STORY.causes[reason].title}"
+            if holder is None
+            else f"{_who(holder)} holds {held}"
+        )
         others = f"; {size(whole)} in all" if len(found) > 1 else ""
         hit = [server.name for each, _, _ in found for server in view.hit(each.gpu.uuid)]
         return Verdict(
@@ -141,8 +146,7 @@ class HostDetector:
             kind=KIND,
             cause=reason,
             severity="ticket",
-            summary=f"{size(_bytes(found[0]))} of GPU {gpu.gpu.index} are held by {who}{others}"
-            + _hurts(view, gpu.gpu.uuid),
+            summary=f"{who}{others}{_hurts(view, gpu.gpu.uuid)}",
             evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
             concerns=tuple(dict.fromkeys(hit)),
         )
@@ -156,9 +160,9 @@ def _hurts(view: HostView, uuid: str) -> str:
         for each in using if each.up
     ]  # fmt: skip
     if up:
-        return f", where {', '.join(up)} {'runs' if len(up) == 1 else 'run'}"
+        return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
     names = ", ".join(each.name for each in using)  # its processes there may be the stale ones
-    return f", where {names} ran when last scraped" if using else ""
+    return f", which {names} used when last scraped" if using else ""
 
 
 EVIDENCE_MAX = 8
@@ -176,7 +180,7 @@ def _who(holder: Holder) -> str:
     command = process.cmdline[0] if process.cmdline else process.name
     if command:
         told.append(command.rpartition("/")[2])
-    told.append(f"process {process.pid}")
+    told.append(f"PID {process.pid}")
     if holder.place:
         told.append(holder.place)
     elif process.uid is not None:
@@ -189,7 +193,7 @@ def _evidence(one: "tuple[GpuHolders, Judged, Holder | None]") -> Evidence:
     text = "; ".join(judged.evidence)
     if holder is not None:
         aged = "" if holder.age_seconds is None else f", {seconds(holder.age_seconds)} old"
-        text = f"process {holder.process.pid}{aged}: {text}"
+        text = f"PID {holder.process.pid}{aged}: {text}"
     if judged.remedy:
         text = f"{text}. Do: {judged.remedy}"
     return Evidence(

@@ -230,22 +230,20 @@ def evidence_for(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
 ) -> tuple[Evidence, ...]:
     """What says that it stalls."""
-    longest = f"the longest pause it recovered from was {survived_s:.0f} s"
-    since = ", since it was first asked for a token" if engine.canary_failures else ""
+    longest = f"longest pause so far: {survived_s:.0f} s"
+    since = " since the first unanswered canary" if engine.canary_failures else ""
     progress, running, waiting = (
         view.progress[sample.engine],
         sample.requests_running,
         sample.requests_waiting,
     )
-    text = f"no step for {still_s:.0f} s{since}; " + (
-        longest if survived_s else "no earlier stall of this engine is known"
-    )
+    text = f"no scheduler step for {still_s:.0f} s{since} ({longest if survived_s else 'no earlier pause known'})"
     if cause == "livelock":
         text = f"no token and no finished request for {still_s:.0f} s; {progress.overdue}"
     return (
         Evidence(
             name="seconds_without_progress", value=round(still_s, 1), unit="s",
-            expected=round(survived_s, 1), text=text,
+            text=text,
         ),
         Evidence(
             name="requests_in_engine", value=progress.work, expected=0.0,
@@ -269,13 +267,13 @@ def evidence_against(
     """What says that it may not, or that waiting is better than acting; `limit_s`: when a restart is advised, None: never."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
-        text = "a single request stands for the work"
+        text = "only one request is in the engine"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
     if cause == "peer_wait":
         text = "nothing runs that could step: what waits, waits for KV from another server"
         found.append(Evidence(name="waits_for_kv", value=sample.requests_waiting, text=text))
     elif limit_s is not None and still_s < limit_s:
-        survived = f"it recovered from {survived_s:.0f} s before, and has {limit_s:.0f} s this time"
+        survived = f"it recovered from a {survived_s:.0f} s pause before; a restart is advised after {limit_s:.0f} s"
         text = (
             survived
             if survived_s

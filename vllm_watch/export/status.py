@@ -219,6 +219,7 @@ class Status:
             "began_timestamp_seconds": incident.began_t,
             "ended_timestamp_seconds": incident.ended_t,
             "closes_timestamp_seconds": incident.closes_t,
+            "phase": incident.phase if incident.open else _state(incident),
             "worst": plain(plain_worst(incident.worst)),
             "recurring": plain(recurrence.plain(incident.recurring)),
             "state": _state(incident),

@@ -208,7 +208,7 @@ class Lifecycle:
         changed = _told(now) != _told(known)
         if changed:
             milder = verdict.severity != "page" == severity
-            keeps = "stays a page: people were told of one, and it has not ended" if milder else ""
+            keeps = "stays critical: people were notified, and it has not ended" if milder else ""
             now = stepped(now, moment.t, UPDATED, why, keeps)
         followed.incident = now
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []

@@ -156,7 +156,7 @@ def severity_beside(
         peer = waits(incident) and not waits(each) and _pages(each)
         if ((causes and each.severity == "page") or peer) and linked(incident, each):
             where = "the same rank trouble" if of_ranks(incident, each) else "its cause"
-            return "ticket", f"page → ticket: {each.id} pages for {where} ({each.summary})"
+            return "ticket", f"critical → warning: {each.id} pages for {where} ({each.summary})"
     return severity, ""
 
 

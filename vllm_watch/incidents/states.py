@@ -90,5 +90,5 @@ def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
     if word in ("serving", "idle"):
         running = sum(each.requests_running or 0.0 for each in engines)
         waiting = sum(each.requests_waiting or 0.0 for each in engines)
-        return word, f"{len(engines)} engines; {running:.0f} running, {waiting:.0f} waiting in all"
+        return word, f"{running:.0f} running, {waiting:.0f} waiting ({len(engines)} engines)"
     return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"

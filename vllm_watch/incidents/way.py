@@ -19,8 +19,8 @@ STEPS_MAX = 24
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
 _CHANGED_BY = {
-    "missed_by": "raised to a page, because others wait for it",
-    "restart": "a page without advice, because our own restart did not bring it back",
+    "missed_by": "raised to critical, because others wait for it",
+    "restart": "critical without advice, because our own restart did not bring it back",
 }
 """Names of evidence that is added where a verdict is changed after its detector."""
 
@@ -48,7 +48,7 @@ def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
     told = one.recurring and one.recurring.told
-    repeated = [f"nobody is told again: {one.recurring.earlier} told of it ({one.recurring.text})"] if one.recurring and told else []  # fmt: skip
+    repeated = [f"not notified again: {one.recurring.earlier} was ({one.recurring.text})"] if one.recurring and told else []  # fmt: skip
     step = Step(
         t, event, one.severity, one.cause, one.restart_advised, one.summary[:TEXT_MAX],
         named.get(RULE, ""), named.get(NEXT_RULE, ""), _texts(one.evidence_for), _texts(one.evidence_against),
@@ -71,14 +71,14 @@ def why_no_page(one: "Incident") -> str:
     if not one.open:
         return "It is over."
     if one.recovering:
-        return "Its trouble is not there any more: it closes if that stays so."
+        return "It is recovering: it closes if the engine stays healthy."
     if one.recurring and told:
-        return f"People were told by {one.recurring.earlier}, and it has not doubled since."
+        return f"People were notified of {one.recurring.earlier}, and it has not doubled since."
     if last is not None and last.severity == "page":
         return f"Many targets fell silent at once: {one.related[-1] if one.related else 'one incident'} pages for all of them."  # fmt: skip
-    lowered = next((each for each in reversed(last.changes) if "→ ticket" in each), "") if last else ""  # fmt: skip
+    lowered = next((each for each in reversed(last.changes) if "→ warning" in each), "") if last else ""  # fmt: skip
     lacks = last.next_rule or "; ".join(last.against) if last else ""
-    return lowered or lacks or "No rule that gives a page has spoken; which one is the next is not known."  # fmt: skip
+    return lowered or lacks or "No rule for a critical incident applies; the next one is not known."  # fmt: skip
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:

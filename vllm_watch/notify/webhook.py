@@ -38,7 +38,9 @@ class Notifier:
         for key, does in (("secret_file", "signed"), ("bearer_file", "sent with a token")):
             file: Path | None = getattr(self._settings, key)
             if file is None:
-                found.append(base.Finding(ok=True, text=f"messages are not {does}"))
+                if key == "secret_file":
+                    text = "messages are not signed: anyone who knows the URL can send them"
+                    found.append(base.Finding(ok=True, text=text, remedy="set secret_file"))
                 continue
             try:
                 signed_post.read_secret(file, key)

@@ -153,7 +153,7 @@ def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
                 f"{name} -c: a shell's command text is not parsed",
                 "name the command itself after --, and set variables before vllm-watch",
             )
-    raise WatchError(f"'{shlex.join(words[:3])}' is not a vLLM server", _EXAMPLE)
+    raise WatchError(f"'{shlex.join(words[:3])}' does not start a vLLM server", _EXAMPLE)
 
 
 def _taken(

@@ -124,6 +124,8 @@ def _unknown_key(key: str, model: type[BaseModel] | None) -> tuple[str, str]:
     close = get_close_matches(key, known, n=1)
     close += [deeper[leaf] for leaf in get_close_matches(key, deeper, n=1)]
     meant = f"did you mean {close[0]}?" if close else f"the keys here are {', '.join(known)}"
+    if not close and (others := getattr(model, "OTHERS", "")):
+        meant = f"{others}; {meant}"
     return "unknown key", meant
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -53,7 +53,7 @@ class NotifierSettings(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents: `page`, `ticket`, `info`; `[]`: restarts only. If an incident gets worse, the new
+    """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only. If an incident gets worse, the new
     severity counts.
     Default: page, ticket
     Why: Info is for the page, not for messages."""
@@ -90,7 +90,7 @@ class NotifierSettings(Settings):
     Why: The on-call engineer may already be on the way."""
 
     reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
-    """Repeat interval of an open incident that pages; 0: never.
+    """Repeat interval of an open critical incident; 0: never.
     Why: Alertmanager's default repeat_interval."""
 
     group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
@@ -98,7 +98,7 @@ class NotifierSettings(Settings):
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Further messages in an hour become one digest; a digest with pages is still sent within five minutes.
+    """Further messages in an hour become one digest; a digest with critical incidents is still sent within five minutes.
     Why: More are not read, and services block the sender."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
@@ -149,7 +149,7 @@ class KubernetesEvents(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents: `page`, `ticket`, `info`.
+    """Severities of incidents: `page` (critical), `ticket` (warning), `info`.
     Default: page, ticket
     Why: As for other notifiers."""
 
@@ -164,6 +164,8 @@ AnyNotifier = NotifierSettings | KubernetesEvents
 class NotificationsSettings(Sections):
     """Notifiers, for sites without an Alertmanager. Off until one is configured."""
 
+    OTHERS: ClassVar = "Slack, PagerDuty, Teams, e-mail and others are sent through apprise: see docs/notifications.md"
+
     page_url: HttpUrl | None = None
     """URL of the status page in messages, if it differs from `external_url`.
     Default: none: `external_url`"""
@@ -173,7 +175,7 @@ class NotificationsSettings(Sections):
     Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
-    """A target that cannot be scraped for this long, without an incident that explains it, becomes a ticket.
+    """A target that cannot be scraped for this long, without an incident that explains it, is sent as a warning.
     Why: Starts, restarts and moves take less."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)

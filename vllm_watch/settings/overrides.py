@@ -78,6 +78,7 @@ class Overrides:
         self,
         *,
         targets: Sequence[str],
+        targets_from: str,
         listen: str | None,
         state_dir: Path | None,
         procfs: Path | None,
@@ -86,7 +87,7 @@ class Overrides:
         tls: Mapping[str, str] | None = None,
     ) -> None:
         """Override file and environment with the command line; `--target` adds to the file's targets."""
-        self._add_targets("--target", targets)
+        self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
         paths = (

@@ -74,7 +74,7 @@ INPUTS: dict[str, Input] = {
     "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, attrgetter("server.process_start_time")),
     "health": Input("answer of /health", "let the watcher reach it", _LOOK, attrgetter("health"), HEALTH_SECONDS),
     "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: seen.gpus or None),
-    "canary": Input("canary", "set `canary.enabled: true` (if it is, the log says why none is answered)", _LOOK, attrgetter("canary"), CANARY_SECONDS),
+    "canary": Input("canary so far", "canaries go only to idle engines; if this one was idle, set `canary.enabled: true` or read the log", _LOOK, attrgetter("canary"), CANARY_SECONDS),
 }  # fmt: skip
 """By name, as detectors ask for them."""
 

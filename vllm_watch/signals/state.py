@@ -198,7 +198,7 @@ def of_silence(
 
 def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tuple[str, str]:
     loads_s, longest_s = loading.for_s(at_s), loading.longest_s
-    before = "" if longest_s is None else f"; its starts took up to {longest_s:.0f} s"
+    before = "" if longest_s is None else f"; its longest start so far took {longest_s:.0f} s"
     if loads_s is not None:
         text = f"{said}; {loading.by} has been loading for {loads_s:.0f} s{before}"
         return ("starting" if loading.in_time(at_s) else "down"), text

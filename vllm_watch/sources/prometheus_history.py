@@ -168,8 +168,8 @@ class History:
         except http_answer.TooLongError:
             raise _TooMuchError("its answer is over 256 MiB", "ask for fewer servers with --match") from None  # fmt: skip
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = f"nothing within {_TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error  # fmt: skip
-            raise WatchError(f"{self._url} cannot be queried: {why}", "give the address of a Prometheus: --prometheus http://HOST:9090") from None  # fmt: skip
+            why = http_answer.why_none(error, _TIMEOUT_SECONDS)
+            raise WatchError(f"no answer from {self._url}: {why}", "give the address of a Prometheus: --prometheus http://HOST:9090") from None  # fmt: skip
         try:
             document = await asyncio.to_thread(json_text.read, body)
         except ValueError:

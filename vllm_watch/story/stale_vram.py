@@ -10,7 +10,7 @@ STORY = Story(
     about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
     is_not="memory that a loading or idle vLLM has reserved",
     first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
-    restart="A restart does not help: what holds the memory must go.",
+    restart="Restarting vLLM does not free it: end the process that holds the memory.",
     causes={
         "orphaned_worker": Cause(
             "an orphaned worker", "a vLLM worker whose server is gone holds it",

@@ -4,13 +4,14 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from vllm_watch.advice.engine_log import attention_of
 from vllm_watch.advice.hardware_rules import attention_fallback
+from vllm_watch.advice.memory_rules import MINUTES_SECONDS
 from vllm_watch.advice.records import Evidence
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.cli.helpers.connection import Connection
@@ -24,16 +25,22 @@ from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
 _LINE_CHARACTERS_MAX = 10_000  # of a log; a longer line is cut
-Advised = dict[str, tuple[Advice, ...]]  # by target
+
+
+class Advised(NamedTuple):
+    """One target's advice, and why there may be none yet."""
+
+    advice: tuple[Advice, ...]
+    too_early: str = ""
 
 
 def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
     """Find it and print it.
 
-    Raises: WatchError, where the daemon or the file cannot be read.
+    Raises: WatchError, if the daemon or the file cannot be read.
     """
     if trace is not None and engine_log is not None:
-        raise WatchError("--trace with --engine-log", "judge one after the other: leave one out")
+        raise WatchError("--trace with --engine-log", "use --trace or --engine-log, not both")
     if trace is not None:
         found = _of_recording(trace)
     elif engine_log is not None:
@@ -41,32 +48,61 @@ def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as
     else:
         found = asyncio.run(_of_daemon(daemon))
     if as_json:
-        print(json.dumps({"targets": [{"target": name, "advice": [asdict(each) for each in advice]} for name, advice in found.items()]}))  # fmt: skip
+        print(json.dumps({"targets": [{"target": name, "advice": [asdict(each) for each in advised.advice], "too_early": advised.too_early or None} for name, advised in found.items()]}))  # fmt: skip
     else:
         print(visible_lines("\n".join(_lines(found))))
     return exit_status.FINE
 
 
-async def _of_daemon(connection: Connection) -> Advised:
+async def _of_daemon(connection: Connection) -> dict[str, Advised]:
     daemon = Daemon.at(connection)
     try:
         status = await daemon.status()
     finally:
         await daemon.close()
-    return {target.name: target.advice for target in status.targets}
+    uptime = status.uptime_seconds
+    return {
+        target.name: Advised(
+            target.advice,
+            _too_early(uptime)
+            if target.signals is not None and target.signals.up
+            else f"its metrics cannot be read now: {target.state_text or target.state}",
+        )
+        for target in status.targets
+    }
 
 
-def _of_recording(trace: Path) -> Advised:
+def _too_early(seconds: float | None) -> str:
+    if seconds is None or seconds >= MINUTES_SECONDS:
+        return ""
+    return f"{seconds / 60:.0f} of {MINUTES_SECONDS / 60:.0f} minutes observed: ask again later"
+
+
+def _of_recording(trace: Path) -> dict[str, Advised]:
     watches: dict[str, Watch] = {}
     readers: dict[str, Reader] = {}
+    first_t: dict[str, float] = {}
+    last_t: dict[str, float] = {}
     for raw in recording.read(trace):
         watch = watches.setdefault(raw.target, Watch(raw.target, detectors={}))
         reader = readers.setdefault(raw.target, Reader())
         watch.observe(recording.to_observation(raw, reader))
-    return {name: watch.signals.advice if watch.signals else () for name, watch in watches.items()}
+        if watch.signals is not None and watch.signals.up:
+            first_t.setdefault(raw.target, raw.t)
+            last_t[raw.target] = raw.t
+    if not watches:
+        raise WatchError(f"{trace} holds no observations", "give a recording of ten minutes or more")
+    return {
+        name: Advised(
+            watch.signals.advice if watch.signals else (),
+            _too_early(last_t[name] - first_t[name]) if name in last_t
+            else "the recording has none of its metrics",
+        )
+        for name, watch in watches.items()
+    }  # fmt: skip
 
 
-def _of_log(name: str) -> Advised:
+def _of_log(name: str) -> dict[str, Advised]:
     try:
         if name == "-":
             found = attention_of(_cut(sys.stdin))
@@ -84,7 +120,7 @@ def _of_log(name: str) -> Advised:
             f"{name} names no attention kernels",
             "give the log of an engine's start, from its first line on",
         )
-    return {name: tuple(attention_fallback(Evidence(engine="", attention=found)))}
+    return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}
 
 
 def _cut(file: TextIO) -> Iterator[str]:
@@ -92,13 +128,15 @@ def _cut(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _lines(found: Advised) -> Iterator[str]:
-    for target, advice in found.items():
+def _lines(found: Mapping[str, Advised]) -> Iterator[str]:
+    if not found:
+        yield "no advice: no target is watched"
+    for target, (advice, too_early) in found.items():
         several = len({each.engine for each in advice}) > 1
         for each in advice:
             which = f"{target}, engine {each.engine}" if several else target
             yield f"{which}: {each.text}"
             flag = each.flag if each.value is None else f"{each.flag} {each.value}"
             yield f"  → {flag}: {each.why}"
-    if not any(found.values()):
-        yield "no advice: nothing seen contradicts the settings (it takes ten minutes of scrapes at least)"
+        if not advice:
+            yield f"{target}: no advice{' yet' * bool(too_early)}: {too_early or 'the settings suit the observed load'}"

@@ -72,14 +72,16 @@ def add_daemon(
         help=f"file with USER:PASSWORD, where it asks for them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
 
 
-def of(arguments: argparse.Namespace, default_url: str = DEFAULT_URL) -> Connection:
-    """What the command line says, else the environment. Raises WatchError where the URL is none."""
+def of(
+    arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
+) -> Connection:
+    """Return it from the command line, else the environment; `option` gave the URL. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise WatchError(f"--url: '{redacted(url)}' is no URL", "write http://HOST:PORT")
+        raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
     if "@" in url:
-        remedy = "write them into a file, and name it with --credentials-file"
-        raise WatchError(f"--url: '{redacted(url)}' carries credentials", remedy)
+        remedy = "put USER:PASSWORD in a file and set --credentials-file"
+        raise WatchError(f"{option}: '{redacted(url)}' carries credentials", remedy)
     return Connection(
         url=url,
         ca_file=arguments.ca_file or _path(CA_VARIABLE),
@@ -93,8 +95,8 @@ def secret_of(argument: str, file: Path) -> str:
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no text"
-        raise WatchError(f"{argument}: {file} cannot be read: {why}", "name a file with one line") from None  # fmt: skip
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise WatchError(f"{argument}: {file} cannot be read: {why}", "give a file with one line") from None  # fmt: skip
     if not text or not text.isprintable():
         raise WatchError(f"{argument}: {file} does not hold one line of text", "write it on one line")  # fmt: skip
     redact_always(text)

@@ -80,8 +80,8 @@ def _token(given: Path | None) -> str:
     file = given or (Path(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else None)
     if file is None:
         raise WatchError(
-            "this needs a token",
-            f"name the file that holds yours with --token-file, or in {TOKEN_VARIABLE}",
+            "a token is required",
+            f"set --token-file or {TOKEN_VARIABLE} to the file that holds yours",
         )
     return connection.secret_of("--token-file", file)
 
@@ -101,8 +101,8 @@ async def _post(
         ):
             text, status = await http_answer.body(response, _ANSWER_BYTES_MAX), response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        why = f"nothing within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
-        raise WatchError(f"no answer from {url}: {why}", "is it running there?") from None
+        why = http_answer.why_none(error, TIMEOUT_SECONDS)
+        raise WatchError(f"no answer from {daemon.url}: {why}", "is it running there?") from None
     try:
         answer = json_text.read(text)
     except ValueError:

@@ -121,7 +121,7 @@ export class Card {
     const past = earlier(incident, all);
     const others = incident.related.map((id) => all.known.get(id)).filter((other) => other && !past.some(({ id }) => id === other.id));
     linked(this.earlier, "Earlier on this target: ", past.map(({ id, title, from, to }) => ({ id, text: `${title} (${format.moment(from, now)}, lasted ${format.age(to - from)})` })));
-    linked(this.related, "Related: ", others.map(({ id, title, state }) => ({ id, text: state === "open" ? title : `${title} (ended)` })));
+    linked(this.related, "Related: ", others.map(({ id, target, title, state }) => ({ id, text: `${target === incident.target ? "" : `${target}: `}${title}${state === "open" ? "" : " (ended)"}` })));
   }
 
   tick(now) {

@@ -2,7 +2,7 @@
 
 import { h, setText } from "./dom.js";
 
-const MINUTES = 15;
+const MINUTES = 10; // the default of recorder.minutes
 const TIMEOUT_MS = 60000;
 
 export class Recording {

@@ -35,7 +35,7 @@ function grouped(bad) {
   }
   const sentences = [...alike].flatMap(([trouble, members]) => (members.length >= STORM_FROM
     ? [{ count: members.length, text: `${members.length} targets ${trouble.charAt(0).toLowerCase()}${trouble.slice(1)}` }]
-    : members.map(({ row, incident }) => one(`${row.name} ${incident ? incident.says : `is ${row.state}`}`))));
+    : members.map(({ row, incident }) => one(incident ? `${row.name} ${incident.says}` : row.state === "unknown" ? `the state of ${row.name} is unknown` : `${row.name} is ${row.state}`))));
   return sentences.sort((a, b) => (b.count > 1) - (a.count > 1));
 }
 

@@ -94,12 +94,12 @@ export const runbookLink = () => h("a", { target: "_blank", rel: "noopener" }, "
 export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 const RESOLUTIONS = table({
-  healthy: "healthy again", restarted: "process restarted", target_gone: "target removed", superseded: "superseded by another incident",
+  healthy: "recovered", restarted: "process restarted", target_gone: "target removed", superseded: "superseded by another incident",
 });
 
 /** How it ended. What took its place may have come after it was over. */
 export function resolutionOf({ resolution, ended_timestamp_seconds: over, resolved_timestamp_seconds: closed }) {
-  if (resolution === "superseded" && over !== null && over < closed) return "healthy again, then another incident";
+  if (resolution === "superseded" && over !== null && over < closed) return "recovered, then another incident";
   return RESOLUTIONS[resolution] ?? resolution ?? UNKNOWN;
 }
 

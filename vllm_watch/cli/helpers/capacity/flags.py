@@ -144,7 +144,7 @@ def _tokens(text: str) -> int:
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number such as 4096, 32k or 8K")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number; use 4096, 32k or 8K")
     if len(text) > _DIGITS_MAX:
         raise argparse.ArgumentTypeError(f"{shown(text)} is more than any model has")
     return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
@@ -159,7 +159,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
         given = None
     if not isinstance(given, dict):
         raise WatchError(
-            f"--speculative-config '{shown(text)}' is no JSON object",
+            f"--speculative-config '{shown(text)}' is not a JSON object",
             'write it as vLLM takes it: {"method": "mtp", "num_speculative_tokens": 2}',
         )
     method = str(given.get("method") or "draft_model")

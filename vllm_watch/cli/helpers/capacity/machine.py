@@ -37,8 +37,8 @@ def find_machine(
     if memory_gib is None and gpu is None:
         close = nearest(name or "")
         meant = f"did you mean '{close}'? Else " if close else ""
-        remedy = f"{meant}give its memory with --gpu-memory-gib"
-        raise WatchError(f"--gpu-name '{name}' is not known here", remedy)
+        remedy = f"{meant}give its memory: --gpu-memory-gib 80"
+        raise WatchError(f"--gpu-name '{name}' is not a known GPU", remedy)
     size = memory_gib if memory_gib is not None else gpu.catalogue_gib if gpu else 0.0
     memory, source = cuda_memory_bytes(size, gpu)
     return Machine(memory, source, gpu, name, count)

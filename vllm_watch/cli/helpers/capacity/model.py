@@ -104,7 +104,7 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise WatchError(f"{where} is no JSON: {error}", "name the model's config.json") from None
     if not isinstance(config, dict):
-        raise WatchError(f"{where} is no JSON object", "name the model's config.json")
+        raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
     return config
 
 

@@ -57,7 +57,7 @@ def show(
         WatchError: the arguments do not go together, or nothing can be read.
     """
     if at is not None and trace is None:
-        raise WatchError("--at without --trace", "name the recording that it is a moment of")
+        raise WatchError("--at without --trace", "add --trace FILE")
     if trace is not None:
         if watch:
             raise WatchError("--watch with --trace", "a recording does not change: leave one out")
@@ -65,7 +65,7 @@ def show(
         _print(judgement, as_json=as_json, local=False)
         return judgement
     if not procfs.is_dir():
-        raise WatchError(f"--procfs {procfs}: no such folder", "give the host's /proc as mounted")
+        raise WatchError(f"--procfs {procfs}: no such folder", "give the path where the host's /proc is mounted")
     printed = lambda now: _print(now, as_json=as_json, local=True, clear=watch)  # noqa: E731
     judgement = asyncio.run(_of_host(procfs, printed if watch else None))
     if not watch:
@@ -138,7 +138,7 @@ def _note(reading: GpuReading) -> str:
 
 def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = False) -> None:
     if as_json:
-        print(json.dumps(report(judgement.gpus, local=local)), flush=True)
+        print(json.dumps(report(judgement.gpus, judgement.note, local=local)), flush=True)
         return
     colours = gpus_table.COLOURS if terminal.takes_colours(sys.stdout) else gpus_table.PLAIN
     columns = terminal.columns(gpus_table.COLUMNS_MIN, gpus_table.COLUMNS_MAX)

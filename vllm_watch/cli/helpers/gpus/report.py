@@ -10,11 +10,12 @@ from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
 from vllm_watch.support.visible import visible
 
 
-def report(gpus: Sequence[GpuHolders], *, local: bool) -> dict[str, Any]:
+def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
     """The published form. `local`: users are of this host, so that they have names here."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),
+        "note": note or None,
     }
 
 

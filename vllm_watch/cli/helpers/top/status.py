@@ -1,7 +1,6 @@
 """What a running daemon says at GET /api/v1/status, read into the records it was made of."""
 
 import asyncio
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -269,7 +268,7 @@ class Daemon:
             body = await self._get(session, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise WatchError(
-                f"no answer from {self.url}: {_why(error)}", "is it running there?"
+                f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}", "is it running there?"
             ) from None
         try:
             # In a thread: a thousand targets take longer to read than a key may wait.
@@ -302,12 +301,3 @@ class Daemon:
         except ValidationError:
             raise WatchError(cause, "check the address") from None
         raise WatchError(f"{cause}: {refused.error}", refused.remedy)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"nothing within {_TIMEOUT_SECONDS:g} s"
-    number = getattr(error, "errno", None)
-    return (
-        os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
-    ).lower()
