@@ -89,6 +89,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_dependencies.py
 	$(BIN)/python docs/generate_openapi.py
 	$(BIN)/python docs/generate_api.py
+	$(BIN)/python docs/generate_chart.py
 	$(BIN)/python dashboards/build.py
 	$(BIN)/python alerts/generate.py
 	$(BIN)/python docs/generate_runbooks.py
