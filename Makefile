@@ -160,6 +160,7 @@ dist: $(DEV)/.installed  ## build the wheel and the source distribution into dis
 lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes, and what tests run with (LOCK_ARGS=--upgrade)
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml $(LOCK) --output-file requirements.lock
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --constraint requirements.lock $(LOCK) --output-file requirements-apprise.lock
+	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --extra top --constraint requirements-apprise.lock $(LOCK) --output-file requirements-host.lock
 	$(BUILD_REQUIRES) | $(SUPPLY)/bin/uv pip compile --quiet - $(LOCK) --output-file requirements-build.lock
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --all-extras --group dev --constraint requirements-apprise.lock $(filter-out --generate-hashes,$(LOCK)) --output-file requirements-dev.lock
 

@@ -51,7 +51,9 @@ class Reader:
         if block.how == "run on a screen":
             text = f"timeout -s INT {SCREEN_SECONDS} script -qec {block.text.strip()!r} /dev/null || true"
             return self.until(block, text)
-        return self.until(block, block.text, tries=1 if block.how == "run" else None)
+        return self.until(
+            block, block.text, tries=1 if block.how in ("run", "run as root") else None
+        )
 
     def until(self, block: Block, text: str, tries: int | None = None) -> str:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -183,8 +183,17 @@ def _moment(t: float, restart: RestartSettings) -> str:
 
 def _targets(config: Config) -> str:
     if not config.targets:
-        here = "" if config.discovery.any else ": `run` will look for vLLM servers on this host"
-        return f"No targets configured{here}"
+        found = [
+            f"discovery.{key}"
+            for key in ("host", "file_sd", "kubernetes")
+            if getattr(config.discovery, key)
+        ]
+        here = (
+            f"`run` finds them by {', '.join(found)}"
+            if found
+            else "`run` will look for vLLM servers on this host"
+        )
+        return f"No targets configured: {here}"
     return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
 
 

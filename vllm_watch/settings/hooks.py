@@ -22,16 +22,21 @@ from vllm_watch.settings.base import (
 )
 
 _DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once it has stopped
-# systemd's own alphabet of names, without templates; one that begins with - would be an option.
+# systemd's own alphabet of names; one that begins with - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
+
+PORT = "{port}"
+"""In a unit's name: the port of the target that is restarted."""
 
 # A kind that has a rollout, and a DNS subdomain: it becomes a path.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
 def _unit(value: str) -> str:
-    if not _UNIT.fullmatch(value):
-        remedy = "write its whole name, such as vllm.service or vllm@0.service"
+    if not _UNIT.fullmatch(value.replace(PORT, "0", 1)):
+        remedy = (
+            "write its whole name, such as vllm@8000.service, or vllm@{port}.service for every port"
+        )
         raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
     return value
 
@@ -112,7 +117,8 @@ class SystemdHook(HookSettings):
     """A unit of the systemd of this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Such as `vllm.service`; systemd is asked through `systemctl`."""
+    """Such as `vllm@8000.service`; of `vllm@{port}.service` each target has the unit of its own port. systemd is asked
+    through `systemctl`."""
 
     user: bool = False
     """A unit of the user's own systemd instead of the system's.
