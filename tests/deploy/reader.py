@@ -103,9 +103,7 @@ class Reader:
 
 def main() -> None:
     what, home = sys.argv[1], Path(sys.argv[2])
-    first, *others = [
-        b for b in blocks(Path("docs/getting-started.md")) if b.how[:3] in ("run", "add")
-    ]
+    first, *others = blocks(Path("docs/getting-started.md"))
     reader = Reader(home)
     if what == "install":
         print(json.dumps([reader.follow(first)]))
@@ -132,10 +130,7 @@ async def walk(reader: Reader, steps: list[Block]) -> list[str]:
     (engine,) = await live.start()
     server = await relay(8000, int(engine.url.rpartition(":")[2]))  # where `vllm serve` listens
     try:
-        return [
-            await asyncio.to_thread(reader.follow, block)
-            for block in steps if block.how != "run in the stack"
-        ]  # fmt: skip
+        return [await asyncio.to_thread(reader.follow, block) for block in steps]
     finally:
         server.close()
         await live.stop()

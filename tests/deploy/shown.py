@@ -17,6 +17,7 @@ FOLLOWED = {
     "docs/getting-started.md": "tests/deploy/test_getting_started.py",
     "docs/install.md": "tests/deploy/test_install.py",
     "docs/install/bare-metal.md": "tests/deploy/test_systemd_install.py",
+    "docs/install/compose.md": "tests/deploy/test_install_pages.py",
     "docs/install/docker.md": "tests/deploy/test_install_pages.py",
     "docs/install/kubernetes.md": "tests/deploy/test_install_pages.py",
     "docs/security.md": "tests/test_security_page.py",

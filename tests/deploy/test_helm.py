@@ -1,7 +1,6 @@
 """deploy/helm: what a real helm makes of the chart is valid, joins what it must, and is what kustomize makes of deploy/kubernetes."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 import yaml
 
 from tests.daemon_process import ROOT
-from tests.deploy.helm import helm
 from tests.deploy.joins import Cluster, granted, lets_in, needed, placed, problems
 from tests.deploy.rendered import Object, rendered
 from tests.deploy.test_kubernetes import check
@@ -31,32 +29,19 @@ Helm = Callable[..., str]
 Values = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """A helm with a home of its own. Raises CalledProcessError where it refuses."""
-    folder = tmp_path_factory.mktemp("helm")
-    program = helm(folder)
-    environ = os.environ | {"HOME": str(folder), "KUBECONFIG": os.devnull}
-
-    def call(*arguments: object) -> str:
-        return subprocess.run(
-            [program, *map(str, arguments)], env=environ, capture_output=True, text=True, timeout=60, check=True,
-        ).stdout  # fmt: skip
-
-    return call
-
-
-def template(run: Helm, *arguments: object, namespace: str = "llm") -> list[Object]:
+def template(run_helm: Helm, *arguments: object, namespace: str = "llm") -> list[Object]:
     """What would be installed."""
-    said = run("template", "vllm-watch", CHART, "--namespace", namespace, *arguments)
+    said = run_helm("template", "vllm-watch", CHART, "--namespace", namespace, *arguments)
     return [each for each in yaml.load_all(said, yaml.CSafeLoader) if each]
 
 
-def with_values(run: Helm, values: Values, folder: Path, namespace: str = "llm") -> list[Object]:
+def with_values(
+    run_helm: Helm, values: Values, folder: Path, namespace: str = "llm"
+) -> list[Object]:
     """The same, with a file of values and the image of deploy/kubernetes."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump({"image": {"digest": DIGEST}} | values))
-    return template(run, "--values", file, namespace=namespace)
+    return template(run_helm, "--values", file, namespace=namespace)
 
 
 def is_test(thing: Object) -> bool:
@@ -108,17 +93,17 @@ SAME: dict[str, tuple[str, Values]] = {
 
 @pytest.mark.parametrize(("folder", "namespace", "values"), [(key, *each) for key, each in SAME.items()], ids=SAME)  # fmt: skip
 def test_chart_says_what_kustomize_says(
-    folder: str, namespace: str, values: Values, run: Helm, tmp_path: Path
+    folder: str, namespace: str, values: Values, run_helm: Helm, tmp_path: Path
 ) -> None:
     """Every object, every key; beside an engine all but the engine."""
     wanted = compared(rendered(folder), namespace)
     wanted.pop(("Deployment", "llama"), None)
-    assert compared(with_values(run, values, tmp_path, namespace), namespace) == wanted
+    assert compared(with_values(run_helm, values, tmp_path, namespace), namespace) == wanted
 
 
-def test_monitoring_is_what_kustomize_says(run: Helm) -> None:
+def test_monitoring_is_what_kustomize_says(run_helm: Helm) -> None:
     """Monitors, rules and dashboards; each bears the label that Prometheus selects by."""
-    things = template(run, "--values", CHART / "ci/fleet-values.yaml")
+    things = template(run_helm, "--values", CHART / "ci/fleet-values.yaml")
     own = [each for each in things if each["apiVersion"].startswith("monitoring.coreos.com/")]
     assert {each["kind"] for each in own} == {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
     for each in own:
@@ -165,9 +150,9 @@ def without_hooks(thing: Object) -> Object:
 
 
 @pytest.mark.parametrize("file", CI, ids=lambda each: each.stem)
-def test_every_example_of_values_is_right(file: Path, run: Helm) -> None:
+def test_every_example_of_values_is_right(file: Path, run_helm: Helm) -> None:
     """Those in ci/, as chart-testing would install them."""
-    right(template(run, "--values", file), yaml.safe_load(file.read_text()))
+    right(template(run_helm, "--values", file), yaml.safe_load(file.read_text()))
 
 
 MONITORED: Values = {"enabled": True, "rules": False, "dashboards": {"enabled": False}, "alertmanagerConfig": {
@@ -198,15 +183,15 @@ def combinations(mode: str) -> list[Values]:
 
 
 @pytest.mark.parametrize("mode", ["fleet", "node", "sidecar"])
-def test_every_combination_is_right(mode: str, run: Helm, tmp_path: Path) -> None:
+def test_every_combination_is_right(mode: str, run_helm: Helm, tmp_path: Path) -> None:
     """What can be switched on and off, with all else."""
     for values in combinations(mode):
-        right(with_values(run, values, tmp_path), values)
+        right(with_values(run_helm, values, tmp_path), values)
 
 
-def test_every_value_shows_in_what_kubernetes_takes(run: Helm, tmp_path: Path) -> None:
+def test_every_value_shows_in_what_kubernetes_takes(run_helm: Helm, tmp_path: Path) -> None:
     """Values other than their defaults; and a changed configuration makes a new pod."""
-    things = with_values(run, {
+    things = with_values(run_helm, {
         "image": {"repository": "r.example/w", "digest": "", "tag": "1.2", "pullSecrets": ["r"]},
         "config": {"targets": [{"url": "http://h:8001"}], "discovery": None},
         "storage": {"size": "9Gi", "className": "fast"}, "resources": {"limits": {"memory": "1Gi"}},
@@ -239,13 +224,13 @@ def test_every_value_shows_in_what_kubernetes_takes(run: Helm, tmp_path: Path) -
     assert board["metadata"]["labels"] == {"board": "yes"}
     assert board["metadata"]["annotations"] == {"grafana_folder": "vLLM"}
     sums = {next(t for t in each if t["kind"] == "Deployment")["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
-            for each in (things, template(run))}  # fmt: skip
+            for each in (things, template(run_helm))}  # fmt: skip
     assert len(sums) == 2
 
 
-def test_alerts_are_routed_as_in_the_example(run: Helm) -> None:
+def test_alerts_are_routed_as_in_the_example(run_helm: Helm) -> None:
     """The AlertmanagerConfig has the routes and the inhibition of deploy/alertmanager.yml, but for restarts."""
-    made = template(run, "--values", CHART / "ci/secure-values.yaml")
+    made = template(run_helm, "--values", CHART / "ci/secure-values.yaml")
     [spec] = [each["spec"] for each in made if each["kind"] == "AlertmanagerConfig"]
     example = yaml.safe_load((ROOT / "deploy/alertmanager.yml").read_text())
 
@@ -267,9 +252,9 @@ def test_alerts_are_routed_as_in_the_example(run: Helm) -> None:
     assert {each["name"] for each in spec["receivers"]} == {spec["route"]["receiver"], page["receiver"]}  # fmt: skip
 
 
-def test_the_charts_test_reaches_the_watcher(run: Helm) -> None:
+def test_the_charts_test_reaches_the_watcher(run_helm: Helm) -> None:
     """`helm test` asks the Service, from a pod that is let in while it runs and at no other time."""
-    things = placed(template(run), "llm")
+    things = placed(template(run_helm), "llm")
     [pod] = [each for each in things if each["kind"] == "Pod"]
     [arguments] = [each["args"] for each in pod["spec"]["containers"]]
     assert arguments == ["probe", "--url", "http://vllm-watch:9470"]
@@ -280,9 +265,9 @@ def test_the_charts_test_reaches_the_watcher(run: Helm) -> None:
         assert lets_in(cluster, watcher, 9470, "llm", labels) is expected
 
 
-def test_notes_have_the_sidecars_patch(run: Helm) -> None:
+def test_notes_have_the_sidecars_patch(run_helm: Helm) -> None:
     """The snippet is that of deploy/kubernetes/sidecar, with the image of the values."""
-    said = run("install", "x", CHART, "-n", "llm", "--dry-run=client", "--set", "mode=sidecar", "--set", f"image.digest={DIGEST}")  # fmt: skip
+    said = run_helm("install", "x", CHART, "-n", "llm", "--dry-run=client", "--set", "mode=sidecar", "--set", f"image.digest={DIGEST}")  # fmt: skip
     snippet = said.partition("--patch-file patch.yaml\n")[2].partition("Prometheus Operator?")[0]
     patch = yaml.safe_load((ROOT / "deploy/kubernetes/sidecar/patch.yaml").read_text())
     assert yaml.safe_load(snippet) == patch
@@ -305,33 +290,37 @@ WRONG: dict[str, tuple[Values, str]] = {
 
 
 @pytest.mark.parametrize(("values", "said"), WRONG.values(), ids=WRONG)
-def test_wrong_values_are_refused(values: Values, said: str, run: Helm, tmp_path: Path) -> None:
+def test_wrong_values_are_refused(
+    values: Values, said: str, run_helm: Helm, tmp_path: Path
+) -> None:
     """Before anything is applied, with the value that is wrong."""
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        with_values(run, values, tmp_path)
+        with_values(run_helm, values, tmp_path)
     assert said in refused.value.stderr
 
 
-def test_old_kubernetes_is_refused_a_sidecar(run: Helm) -> None:
+def test_old_kubernetes_is_refused_a_sidecar(run_helm: Helm) -> None:
     """It has no native sidecars."""
     with pytest.raises(subprocess.CalledProcessError, match="1"):
-        template(run, "--set", "mode=sidecar", "--kube-version", "1.28")
+        template(run_helm, "--set", "mode=sidecar", "--kube-version", "1.28")
 
 
-def test_helm_finds_nothing_to_complain_of(run: Helm, tmp_path: Path) -> None:
+def test_helm_finds_nothing_to_complain_of(run_helm: Helm, tmp_path: Path) -> None:
     """The chart is of this version of the program, and whole when it is packaged."""
     for file in CI:
-        said = run("lint", "--strict", CHART, "--values", file)
+        said = run_helm("lint", "--strict", CHART, "--values", file)
         assert "1 chart(s) linted, 0 chart(s) failed" in said
         assert "[INFO]" not in said
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
     assert chart["icon"].endswith(f"{CHART.relative_to(ROOT)}/icon.svg")
     assert (CHART / "icon.svg").exists()
-    run("package", CHART, "--destination", tmp_path)
+    run_helm("package", CHART, "--destination", tmp_path)
     [package] = tmp_path.glob("*.tgz")
     values = CHART / "ci/fleet-values.yaml"
-    assert run("template", "x", package, "-f", values) == run("template", "x", CHART, "-f", values)
+    assert run_helm("template", "x", package, "-f", values) == run_helm(
+        "template", "x", CHART, "-f", values
+    )
 
 
 def test_values_are_described() -> None:
