@@ -85,11 +85,11 @@ class Cluster:
         """The pods that run the watcher, each with its configuration."""
         for pod in self.pods:
             for each in pod.containers:
-                if "/etc/vllm-watch/config.yaml" in each.get("args", []):
+                if "/etc/vllm-watch/vllm-watch.yaml" in each.get("args", []):
                     [mount] = [m for m in each["volumeMounts"] if m["mountPath"] == "/etc/vllm-watch"]  # fmt: skip
                     [volume] = [v for v in pod.spec["volumes"] if v["name"] == mount["name"]]
                     for found in self.named("ConfigMap", volume["configMap"]["name"], pod.namespace):  # fmt: skip
-                        yield pod, Config.model_validate(yaml.safe_load(found["data"]["config.yaml"]))  # fmt: skip
+                        yield pod, Config.model_validate(yaml.safe_load(found["data"]["vllm-watch.yaml"]))  # fmt: skip
 
 
 def problems(cluster: Cluster) -> list[str]:

@@ -77,7 +77,9 @@ def compared(things: Iterable[Object], namespace: str) -> dict[tuple[str, str], 
 
 def config_of(folder: str) -> Values:
     """The configuration of a folder of deploy/kubernetes."""
-    found: Values = yaml.safe_load((ROOT / f"deploy/kubernetes/{folder}/config.yaml").read_text())
+    found: Values = yaml.safe_load(
+        (ROOT / f"deploy/kubernetes/{folder}/vllm-watch.yaml").read_text()
+    )
     return found
 
 
@@ -215,7 +217,7 @@ def test_every_value_shows_in_what_kubernetes_takes(run_helm: Helm, tmp_path: Pa
     assert [each["port"] for each in policy["egress"][-2]["ports"]] == [8001, 8002]
     assert policy["egress"][-1]["ports"][0]["port"] == 25
     assert "'prom'" in str(policy["ingress"])
-    config = made["ConfigMap", "vllm-watch-config"]["data"]["config.yaml"]
+    config = made["ConfigMap", "vllm-watch-config"]["data"]["vllm-watch.yaml"]
     assert [each.url for each in Config.model_validate(config).targets] == ["http://h:8001"]
     assert "discovery" not in config
     assert made["ServiceMonitor", "vllm-watch"]["spec"]["endpoints"][0]["interval"] == "30s"

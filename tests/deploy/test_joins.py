@@ -104,7 +104,7 @@ def test_rights_that_are_missing_are_found() -> None:
     objects = copy.deepcopy(cluster("fleet").objects)
     for each in objects:
         if each["metadata"]["name"] == found["metadata"]["name"]:
-            config = yaml.safe_load(each["data"]["config.yaml"])
+            config = yaml.safe_load(each["data"]["vllm-watch.yaml"])
             config["discovery"]["kubernetes"][0]["namespaces"] = ["*"]
-            each["data"]["config.yaml"] = yaml.safe_dump(config)
+            each["data"]["vllm-watch.yaml"] = yaml.safe_dump(config)
     assert "may not list pods in *" in str(problems(Cluster(objects)))

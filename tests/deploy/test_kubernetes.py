@@ -73,7 +73,7 @@ def engine(folder: str) -> Object:
 
 def configuration(folder: str) -> Config:
     [found] = [each for each in of_kind(folder, "ConfigMap") if each["metadata"]["name"].startswith(CONFIG)]  # fmt: skip
-    return Config.model_validate(yaml.safe_load(found["data"]["config.yaml"]))
+    return Config.model_validate(yaml.safe_load(found["data"]["vllm-watch.yaml"]))
 
 
 @pytest.mark.parametrize("folder", ALL)
@@ -220,7 +220,7 @@ def test_watcher_is_started_as_it_is_configured(folder: str) -> None:
     container, config = watcher(folder), configuration(folder)
     mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     volumes = {each["name"]: each for each in pod_spec(folder)["volumes"]}
-    assert container["args"] == ["run", "--config", "/etc/vllm-watch/config.yaml"]
+    assert container["args"] == ["run", "--config", "/etc/vllm-watch/vllm-watch.yaml"]
     assert volumes[mounts["/etc/vllm-watch"]]["configMap"]["name"].startswith(CONFIG)
     assert str(config.state_dir) in mounts
     [port] = container["ports"]
@@ -352,9 +352,11 @@ async def test_files_of_the_secret_serve_with_the_modes_that_they_get() -> None:
             os.chown(file, 0, 65532)
             file.chmod(0o440)
         [found] = [
-            each for each in of_kind("fleet-secure", "ConfigMap") if "config.yaml" in each["data"]
+            each
+            for each in of_kind("fleet-secure", "ConfigMap")
+            if "vllm-watch.yaml" in each["data"]
         ]
-        text = found["data"]["config.yaml"].replace("/etc/vllm-watch-secret", str(secret))
+        text = found["data"]["vllm-watch.yaml"].replace("/etc/vllm-watch-secret", str(secret))
         text = text.replace("/var/lib/vllm-watch", str(state)).replace(
             "0.0.0.0:9470", "127.0.0.1:0"
         )

@@ -36,7 +36,7 @@ Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server, u
 what they need is here: files, variables, the library.
 
 examples:
-  vllm-watch check-config /etc/vllm-watch.yaml
+  vllm-watch check-config /etc/vllm-watch/vllm-watch.yaml
   vllm-watch check-config vllm-watch.yaml --ask
   vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
 
