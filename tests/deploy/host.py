@@ -67,13 +67,13 @@ def start(name: str, log: Path) -> int:
     if file := settings.get("EnvironmentFile"):
         environ |= dict(line.split("=", 1) for line in Path(file).read_text().splitlines())
     command = shlex.split(re.sub(r"\$(\w+)", lambda each: environ[each[1]], settings["ExecStart"]))
-    user = "vllm-watch" if settings["User"] == "vllm-watch" else "nobody"
+    user = settings["User"]
     state = Path("/var/lib", settings["StateDirectory"])
     state.mkdir(exist_ok=True)
     subprocess.run(["chown", user, state], check=True, timeout=30)
     with log.open("w") as out:
         return subprocess.Popen(
-            ["setpriv", "--reuid", user, "--regid", user if user != "nobody" else "nogroup", "--clear-groups", *command],
+            ["setpriv", "--reuid", user, "--regid", settings["Group"], "--clear-groups", *command],
             env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         ).pid  # fmt: skip
 

@@ -27,7 +27,6 @@ for folder in "$@"; do
     mkdir -p "$layers$folder/upper" "$layers$folder/work"
     mount -t overlay overlay -o "lowerdir=$folder,upperdir=$layers$folder/upper,workdir=$layers$folder/work" "$folder"
 done
-mkdir -p /etc/polkit-1/rules.d
 "$PYTHON" -m tests.deploy.host "$layers" prepare
 export PATH=$layers/bin:/usr/bin:$PATH   # an environment of Debian's Python: any user may read it
 bash -euo pipefail -c "$COMMANDS" >&2
