@@ -98,6 +98,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_dependencies.py
 	$(BIN)/python docs/generate_openapi.py
 	$(BIN)/python docs/generate_api.py
+	$(BIN)/python docs/generate_chart.py
 	$(BIN)/python dashboards/build.py
 	$(BIN)/python alerts/generate.py
 	$(BIN)/python docs/generate_runbooks.py
@@ -168,6 +169,7 @@ dist: $(DEV)/.installed  ## build the wheel and the source distribution into dis
 lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes, and what tests run with (LOCK_ARGS=--upgrade)
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml $(LOCK) --output-file requirements.lock
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --constraint requirements.lock $(LOCK) --output-file requirements-apprise.lock
+	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --extra top --constraint requirements-apprise.lock $(LOCK) --output-file requirements-host.lock
 	$(BUILD_REQUIRES) | $(SUPPLY)/bin/uv pip compile --quiet - $(LOCK) --output-file requirements-build.lock
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --all-extras --group dev --constraint requirements-apprise.lock $(filter-out --generate-hashes,$(LOCK)) --output-file requirements-dev.lock
 

@@ -51,6 +51,8 @@ MADE_PARTS = {
 TUNED = re.compile(r"([\w.]+)(\)*)[ \t]+# tune: (\w+)")
 HOLE = re.compile(r"<<(\w+)>>")  # not PromQL, not a template, and a plain text in YAML
 JOB = 'job="vllm-watch"'
+PLATFORMS = re.compile(r" ?\(([^()]*\b(?:kubectl|Kubernetes)\b[^()]*)\)")
+"""A bracket with one item for each platform."""
 
 Rules = list[dict[str, Any]]
 Values = dict[str, str]
@@ -127,8 +129,15 @@ def as_file(groups: Rules) -> str:
     return yaml.dump({"groups": groups}, Dumper=_Dumper, sort_keys=False, width=1000)
 
 
+def _on_kubernetes(found: re.Match[str]) -> str:
+    """Of `(systemctl status X, kubectl get pods)` keep the commands of Kubernetes; of a list of supervisors nothing."""
+    kept = [item for item in found[1].split(", ") if item.startswith("kubectl ")]
+    return f" ({', '.join(kept)})" if kept else ""
+
+
 def as_kubernetes(groups: Rules) -> str:
-    """A PrometheusRule of the Prometheus Operator."""
+    """A PrometheusRule of the Prometheus Operator; its texts name no other platform."""
+    groups = json.loads(PLATFORMS.sub(_on_kubernetes, json.dumps(groups)))
     manifest = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

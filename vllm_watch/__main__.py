@@ -20,7 +20,7 @@ _EXAMPLES = """\
 examples:
   vllm-watch demo                                    no vLLM at hand? start here
   vllm-watch run --target http://127.0.0.1:8000      watch the vLLM on this host
-  vllm-watch run --config /etc/vllm-watch.yaml       watch the targets of a file
+  vllm-watch run --config /etc/vllm-watch/vllm-watch.yaml  watch the targets of a file
   vllm-watch top                                     watch it from another terminal
   vllm-watch read http://127.0.0.1:8000/metrics      one scrape, no daemon
 

@@ -192,6 +192,12 @@ def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch
     assert main(["check-config", str(file)]) == 0
     told = f"{file} is usable.\n\nNo targets configured: `run` will look for vLLM servers on this host\n"
     assert capsys.readouterr().out == told
+    file.write_text("discovery: {host: true, file_sd: [a.json]}")
+    assert main(["check-config", str(file)]) == 0
+    assert (
+        "No targets configured: `run` finds them by discovery.host, discovery.file_sd\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_all_that_is_wrong_is_told_each_with_its_remedy(tmp_path, capsys):

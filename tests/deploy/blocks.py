@@ -8,10 +8,6 @@ _BLOCK = re.compile(
     r"^(?:<!-- (?P<how>[^:\n]+?)(?:: (?P<shows>.+?))? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-HOWS = {
-    "run", "run until", "run in the background", "run on a screen", "run in the stack", "docker",
-    "add to /etc/prometheus/prometheus.yml",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,13 @@
 """What tests of install paths begin with."""
 
+import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.deploy.helm import helm
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,3 +25,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
     return folder
+
+
+@pytest.fixture(scope="module")
+def run_helm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """A helm with a home of its own. Raises CalledProcessError where it refuses."""
+    folder = tmp_path_factory.mktemp("helm")
+    program = helm(folder)
+    environ = os.environ | {"HOME": str(folder), "KUBECONFIG": os.devnull}
+
+    def call(*arguments: object) -> str:
+        return subprocess.run(
+            [program, *map(str, arguments)], env=environ, capture_output=True, text=True, timeout=60, check=True,
+        ).stdout  # fmt: skip
+
+    return call

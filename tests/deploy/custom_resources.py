@@ -1,7 +1,7 @@
-"""Schemas of the custom resources in deploy/kubernetes: of what is used there and no more, so a wrong key is found.
+"""Schemas of the custom resources in deploy/: of what is used there and no more, so a wrong key is found.
 
-Written after the API documentation of the Prometheus Operator (monitoring.coreos.com/v1, 0.69) and of KServe
-(serving.kserve.io/v1beta1); their CRDs are megabytes, and are not here.
+Written after the API documentation of the Prometheus Operator (monitoring.coreos.com/v1 and v1alpha1, 0.69), of KServe
+(serving.kserve.io/v1beta1) and of the Gateway API (v1); their CRDs are megabytes, and are not here.
 """
 
 from typing import Any
@@ -33,9 +33,11 @@ MONITORING = "monitoring.coreos.com/v1"
 _RELABELINGS = of(
     keys(sourceLabels=of(TEXT), targetLabel=TEXT, replacement=TEXT, regex=TEXT, action=TEXT)
 )
+_SECRET_KEY = keys("name", "key", name=TEXT, key=TEXT)
 _ENDPOINT = keys(
     "port", port=TEXT, interval=DURATION, scrapeTimeout=DURATION, path=TEXT, scheme={"enum": ["http", "https"]},
     honorLabels={"type": "boolean"},
+    tlsConfig=keys("ca", "serverName", ca=keys("secret", secret=_SECRET_KEY), serverName=TEXT),
     relabelings=_RELABELINGS, metricRelabelings=_RELABELINGS,
 )  # fmt: skip
 _MONITOR = {
@@ -52,7 +54,31 @@ _PREDICTOR = keys(
     initContainers=of({"type": "object"}), volumes=of({"type": "object"}),
 )  # fmt: skip
 
+_MATCHERS = of(
+    keys("name", "matchType", "value", name=TEXT, value=TEXT, matchType={"enum": ["=", "!=", "=~", "!~"]})
+)  # fmt: skip
+_ROUTE_KEYS = {
+    "receiver": TEXT, "groupBy": of(TEXT), "groupWait": DURATION, "groupInterval": DURATION, "repeatInterval": DURATION,
+}  # fmt: skip
+_RECEIVER = keys(
+    "name", name=TEXT,
+    pagerdutyConfigs=of(keys("routingKey", routingKey=_SECRET_KEY)),
+    slackConfigs=of(keys("apiURL", apiURL=_SECRET_KEY, channel=TEXT)),
+    webhookConfigs=of(keys("urlSecret", urlSecret=_SECRET_KEY)),
+)  # fmt: skip
+_ALERTMANAGER = keys(
+    "route", "receivers", "inhibitRules", receivers=of(_RECEIVER),
+    route=keys("receiver", "routes", **_ROUTE_KEYS, routes=of(keys("receiver", "matchers", **_ROUTE_KEYS, matchers=_MATCHERS))),
+    inhibitRules=of(keys("sourceMatch", "targetMatch", "equal", sourceMatch=_MATCHERS, targetMatch=_MATCHERS, equal=of(TEXT))),
+)  # fmt: skip
+_HTTP_ROUTE = keys(
+    "parentRefs", "rules", parentRefs=of(keys("name", name=TEXT, namespace=TEXT)), hostnames=of(TEXT),
+    rules=of(keys("backendRefs", backendRefs=of(keys("name", "port", name=TEXT, port={"type": "integer"})))),
+)  # fmt: skip
+
 SCHEMAS = {
+    "AlertmanagerConfig": resource("monitoring.coreos.com/v1alpha1", "AlertmanagerConfig", _ALERTMANAGER),
+    "HTTPRoute": resource("gateway.networking.k8s.io/v1", "HTTPRoute", _HTTP_ROUTE),
     "ServiceMonitor": resource(MONITORING, "ServiceMonitor", keys("selector", "endpoints", endpoints=of(_ENDPOINT), **_MONITOR)),
     "PodMonitor": resource(MONITORING, "PodMonitor", keys("selector", "podMetricsEndpoints", podMetricsEndpoints=of(_ENDPOINT), **_MONITOR)),
     "PrometheusRule": resource(MONITORING, "PrometheusRule", keys("groups", groups=of(_GROUP))),

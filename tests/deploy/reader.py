@@ -51,7 +51,9 @@ class Reader:
         if block.how == "run on a screen":
             text = f"timeout -s INT {SCREEN_SECONDS} script -qec {block.text.strip()!r} /dev/null || true"
             return self.until(block, text)
-        return self.until(block, block.text, tries=1 if block.how == "run" else None)
+        return self.until(
+            block, block.text, tries=1 if block.how in ("run", "run as root") else None
+        )
 
     def until(self, block: Block, text: str, tries: int | None = None) -> str:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -101,9 +103,7 @@ class Reader:
 
 def main() -> None:
     what, home = sys.argv[1], Path(sys.argv[2])
-    first, *others = [
-        b for b in blocks(Path("docs/getting-started.md")) if b.how[:3] in ("run", "add")
-    ]
+    first, *others = blocks(Path("docs/getting-started.md"))
     reader = Reader(home)
     if what == "install":
         print(json.dumps([reader.follow(first)]))
@@ -130,10 +130,7 @@ async def walk(reader: Reader, steps: list[Block]) -> list[str]:
     (engine,) = await live.start()
     server = await relay(8000, int(engine.url.rpartition(":")[2]))  # where `vllm serve` listens
     try:
-        return [
-            await asyncio.to_thread(reader.follow, block)
-            for block in steps if block.how != "run in the stack"
-        ]  # fmt: skip
+        return [await asyncio.to_thread(reader.follow, block) for block in steps]
     finally:
         server.close()
         await live.stop()

@@ -19,7 +19,7 @@ from tests.daemon_process import ROOT
 FOLDER = ROOT / "deploy/kubernetes"
 WAYS = ("fleet", "fleet-evict", "fleet-secure", "node", "node-host-pid", "sidecar", "sidecar-kserve", "sidecar-production-stack")  # fmt: skip
 RIGHTS = tuple(f"rights/{each.name}" for each in sorted((FOLDER / "rights").iterdir()))
-ALL = (*WAYS, *RIGHTS, "monitoring")
+ALL = (*WAYS, *RIGHTS, "monitoring", "monitors")
 TODAYS_LANGUAGE = 21  # the minor version of kubectl from which on it is understood
 
 Object = dict[str, Any]

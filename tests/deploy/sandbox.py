@@ -154,7 +154,7 @@ class Sandbox:
         }))  # fmt: skip
 
     def configure(self, pager_url: str) -> None:
-        """/etc/vllm-watch.yaml, and in this folder the same of one engine."""
+        """/etc/vllm-watch/vllm-watch.yaml, and in this folder the same of one engine."""
         config = {
             "state_dir": "/var/lib/vllm-watch", "listen": "127.0.0.1:19470",
             "targets": [{"name": "llama", "url": "http://127.0.0.1:8000"}, {"name": "batch", "url": "http://127.0.0.1:8001"}, {"name": "search", "url": "http://127.0.0.1:8002"}],
@@ -163,7 +163,8 @@ class Sandbox:
             "notifications": {"webhook": [{"name": "oncall", "url": f"{pager_url}/page"}]},
             "api": {"hosts": ["gpu-7"], "tokens": [{"name": "anna", "file": str(self.home / ".vllm-watch.token")}]},
         }  # fmt: skip
-        Path("/etc/vllm-watch.yaml").write_text(yaml.safe_dump(config))
+        Path("/etc/vllm-watch").mkdir()
+        Path("/etc/vllm-watch/vllm-watch.yaml").write_text(yaml.safe_dump(config))
         config["targets"] = config["targets"][:1]
         Path("vllm-watch.yaml").write_text(yaml.safe_dump(config))
 
@@ -226,7 +227,7 @@ async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[N
         enter = stack.enter_async_context
         secure = {"targets": [{"url": "http://127.0.0.1:8000"}], "listen": "127.0.0.1:19471", "web_config": "web.yaml", "api": {"hosts": ["gpu-7"]}}  # fmt: skip
         Path("secure.yaml").write_text(yaml.safe_dump(secure))
-        for port, file in ((19470, "/etc/vllm-watch.yaml"), (19471, "secure.yaml")):
+        for port, file in ((19470, "/etc/vllm-watch/vllm-watch.yaml"), (19471, "secure.yaml")):
             process = await asyncio.create_subprocess_exec(
                 "vllm-watch", "run", "--config", file, env=sandbox.environ,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,

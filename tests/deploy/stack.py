@@ -186,7 +186,7 @@ def refused(url: str) -> dict[str, list[str]]:
 
 
 def see(stack: Stack) -> dict[str, Any]:
-    """What a new user would look at, in the order of docs/getting-started.md."""
+    """What a new user would look at, in the order of docs/install/compose.md."""
     began = time.monotonic()
     seen: dict[str, Any] = {"services": sorted(stack.services)}
     for name in stack.services:
@@ -205,7 +205,7 @@ def see(stack: Stack) -> dict[str, Any]:
     seen["pager"], seen["page_seconds"] = lines, time.monotonic() - began
     seen["docs"] = [
         _shown(block)
-        for block in blocks(ROOT / "docs/getting-started.md")
+        for block in blocks(ROOT / "docs/install/compose.md")
         if block.how == "run in the stack"
     ]
     source = yaml.safe_load(

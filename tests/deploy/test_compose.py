@@ -75,7 +75,7 @@ def test_the_fault_reaches_page_alert_and_pager(seen: dict[str, Any]) -> None:
 
 
 def test_the_commands_of_the_docs_show_it(seen: dict[str, Any]) -> None:
-    """docs/getting-started.md, with Docker: what it asks of the running services."""
+    """docs/install/compose.md: what it asks of the running services."""
     assert len(seen["docs"]) == 2
 
 

@@ -17,6 +17,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED = {
     "requirements.lock": PROJECT["project"]["dependencies"],
     "requirements-apprise.lock": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["apprise"]],
+    "requirements-host.lock": [
+        *PROJECT["project"]["dependencies"], *(each for name in ("apprise", "top") for each in PROJECT["project"]["optional-dependencies"][name]),
+    ],
     "requirements-build.lock": PROJECT["build-system"]["requires"],
 }  # fmt: skip
 
@@ -67,12 +70,12 @@ def test_every_file_that_is_locked_has_a_hash(name: str) -> None:
 
 
 def test_the_image_with_apprise_is_the_other_one_with_more() -> None:
-    """The same versions of all that both have."""
-    plain, more = (
+    """The same versions of all that both have; so is a host's, with the terminal view."""
+    plain, more, host = (
         {(each.name, each.version) for each in GENERATOR.locked(ROOT / name)}
-        for name in ("requirements.lock", "requirements-apprise.lock")
+        for name in ("requirements.lock", "requirements-apprise.lock", "requirements-host.lock")
     )
-    assert plain < more
+    assert plain < more < host
 
 
 STALE = {

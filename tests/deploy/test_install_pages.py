@@ -1,14 +1,15 @@
-"""docs/install/*.md: short, and up to a test alert that arrives. No Docker and no cluster is here: what they would
+"""docs/install/*.md: short, and up to an alert that arrives. No Docker and no cluster is here: what they would
 run in the container is run as a process, with the page's own configuration.
 
-docs/install/bare-metal.md is followed as it stands by test_systemd_install.py.
+docs/install/bare-metal.md is followed as it stands by test_systemd_install.py, the stack of compose.md by test_compose.py.
 """
 
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,13 +17,16 @@ import pytest
 import yaml
 
 from tests.daemon_process import ROOT
-from tests.deploy import rendered
 from tests.deploy.blocks import blocks
-from tests.deploy.test_kubernetes import check
+from tests.deploy.compose import environment, services
+from tests.deploy.joins import PROMETHEUS
+from tests.deploy.stack import ALERTMANAGER, get, until
+from tests.deploy.test_helm import right, template
+from tests.ports import free_port
 from vllm_watch.config import Config
 
 FOLDER = ROOT / "docs/install"
-LINES_MAX = 60
+LINES_MAX = 70
 IN_THE_CONTAINER = "/opt/vllm-watch/bin/vllm-watch"
 ARRIVED = "PAGE test: INFO test: vllm-watch: test (test)"
 
@@ -73,10 +77,13 @@ def arrives(command: str, config: dict[str, Any], pager: tuple[str, IO[str]], fo
 
 @pytest.mark.parametrize("name", sorted(file.name for file in FOLDER.glob("*.md")))
 def test_a_page_is_short_and_ends_in_an_alert(name: str) -> None:
-    """At most so many lines; the last thing that is run sends the test alert."""
+    """At most so many lines; the last thing that is run sends the test alert, or shows the first real one."""
     text = (FOLDER / name).read_text()
     assert text.count("\n") <= LINES_MAX
-    assert "notify test oncall" in blocks(FOLDER / name)[-1].text
+    assert re.search(
+        r"notify test oncall|amtool alert add|logs pager", blocks(FOLDER / name)[-1].text
+    )
+    assert {block.how for block in blocks(FOLDER / name)} != {""}
     assert f"(install/{name})" in (ROOT / "docs/install.md").read_text()
 
 
@@ -99,31 +106,114 @@ def test_the_page_of_docker(pager: tuple[str, IO[str]], tmp_path: Path) -> None:
     arrives(told.removeprefix(f"docker exec {container} "), config, pager, tmp_path)
 
 
-def test_the_page_of_kubernetes(pager: tuple[str, IO[str]], tmp_path: Path) -> None:
-    """What it has written renders to what Kubernetes takes, with the configuration that it shows."""
+COMMANDS = {"up", "down", "ps", "logs"}
+
+
+@pytest.mark.parametrize("text", page("compose.md")["docker"], ids=lambda text: text.split("\n")[0])
+def test_the_page_of_compose_names_what_there_is(text: str) -> None:
+    """The folder, the profile and the services that its commands name exist."""
+    for line in text.splitlines():
+        if line == "cd deploy":
+            assert (ROOT / "deploy/compose.yaml").exists()
+            continue
+        found = re.fullmatch(r"(?:COMPOSE_PROFILES=([\w,]+) )?docker compose (\w+)(.*)", line)
+        assert found, line
+        profiles = (found[1] or environment()["COMPOSE_PROFILES"]).split(",")
+        known = {name for profile in profiles for name in services(profile)}
+        assert found[2] in COMMANDS
+        named = {word for word in found[3].split() if not word.startswith("-")}
+        assert named <= known, line
+
+
+def words_of(lines: list[str], *begin: str) -> list[str]:
+    """Of the only command that begins so."""
+    [words] = [shlex.split(line) for line in lines if shlex.split(line)[: len(begin)] == [*begin]]
+    return words[len(begin) :]
+
+
+def option(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1]
+
+
+def as_operator(spec: dict[str, Any], namespace: str, url: str) -> dict[str, Any]:
+    """The configuration of Alertmanager that the Prometheus Operator makes of an AlertmanagerConfig."""
+
+    def route(of: dict[str, Any], *more: str) -> dict[str, Any]:
+        matchers = [f'{m["name"]}{m["matchType"]}"{m["value"]}"' for m in of.get("matchers", [])]
+        return {
+            "receiver": of["receiver"], "group_by": of["groupBy"], "group_wait": "1s", "group_interval": of["groupInterval"],
+            "repeat_interval": of["repeatInterval"], "matchers": [*matchers, *more],
+            "routes": [route(each) for each in of.get("routes", [])],
+        }  # fmt: skip
+
+    receivers = [{"name": each["name"], "webhook_configs": [{"url": f"{url}/{each['name']}"}]} for each in spec["receivers"]]  # fmt: skip
+    top = {"receiver": "null", "routes": [route(spec["route"], f'namespace="{namespace}"')]}
+    return {"route": top, "receivers": [{"name": "null"}, *receivers]}
+
+
+def test_the_page_of_kubernetes(
+    run_helm: Callable[..., str], pager: tuple[str, IO[str]], tmp_path: Path
+) -> None:
+    """Its values render to what Kubernetes takes, in the namespaces and with the label that it names; a real Alertmanager
+    routes its test alert to the page's receiver."""
     found = page("kubernetes.md")
-    rendered.copied(ROOT, tmp_path / "vllm-watch")
-    (tmp_path / "watch").mkdir()
-    for how, (text, *_) in found.items():
-        if how.startswith("write "):
-            (tmp_path / "vllm-watch" / how.removeprefix("write ")).resolve().write_text(text)
-    if rendered.minor_version() < rendered.TODAYS_LANGUAGE:
-        for file in tmp_path.rglob("kustomization.yaml"):
-            file.write_text(yaml.safe_dump(rendered.in_its_first_language(file)))
-    said = rendered.run("kubectl", "kustomize", str(tmp_path / "watch"))
-    things = {each["kind"]: each for each in yaml.safe_load_all(said)}
-    for each in things.values():
-        check(each)
-        assert each["metadata"]["namespace"] == "llm"
-    [pushed] = re.findall(r"docker push (\S+):", found["docker"][0])
-    [container] = things["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert container["image"].startswith(f"{pushed}@sha256:")
-    config = yaml.safe_load(things["ConfigMap"]["data"]["config.yaml"])
-    assert Config.model_validate(config).discovery.any
+    (values,) = (text for how, (text, *_) in found.items() if how.startswith("write "))
+    (tmp_path / "values.yaml").write_text(values)
     lines = "\n".join(found["kubectl"]).splitlines()
-    assert "kubectl apply -k ../watch" in lines
-    [told] = [line for line in lines if " exec " in line]
-    before, _, command = told.partition(" -- ")
-    assert before == "kubectl -n llm exec deployment/vllm-watch"
-    assert container["args"][-1] in command
-    arrives(command, config, pager, tmp_path)
+    words = words_of(lines, "helm", "upgrade", "--install")
+    assert words[:2] == ["vllm-watch", "deploy/helm/vllm-watch"]
+    assert option(words, "--values") == "values.yaml"
+    namespace = option(words, "-n")
+    things = template(run_helm, "--values", tmp_path / "values.yaml", namespace=namespace)
+    right(things, yaml.safe_load(values), namespace)
+    text = (FOLDER / "kubernetes.md").read_text()
+    [release] = re.findall(r"as the release `([\w-]+)` in the namespace\s+`monitoring`", text)
+    assert PROMETHEUS == "monitoring"
+    for each in things:
+        if each["apiVersion"].startswith("monitoring.coreos.com/"):
+            assert each["metadata"]["labels"]["release"] == release
+    [workload] = [each for each in things if each["kind"] == "Deployment"]
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    [pushed] = re.findall(r"docker push (\S+)", found["docker"][0])
+    assert container["image"] == pushed
+    secret = words_of(lines, "kubectl", "-n", namespace, "create", "secret", "generic")
+    [spec] = [each["spec"] for each in things if each["kind"] == "AlertmanagerConfig"]
+    for each in spec["receivers"]:
+        [hook] = each["webhookConfigs"]
+        assert hook["urlSecret"]["name"] == secret[0]
+        assert any(word.startswith(f"--from-literal={hook['urlSecret']['key']}=") for word in secret)  # fmt: skip
+    assert f"http://127.0.0.1:{Config().listen_address[1]}/" in text
+    pod = f"alertmanager-{release}-alertmanager-0"
+    sent = words_of(lines, "kubectl", "-n", PROMETHEUS, "exec", pod, "-c", "alertmanager", "--", "amtool")  # fmt: skip
+    assert "VllmEngineDown" in sent
+    url, printed = pager
+    config = as_operator(spec, namespace, url.removesuffix("/page"))
+    with alertmanager(config, tmp_path) as address:
+        sent[-1] = f"--alertmanager.url={address}"
+        subprocess.run(["amtool", *sent], check=True, timeout=60)
+        assert printed.readline() == "PAGE firing: test\n"
+
+
+@contextmanager
+def alertmanager(config: dict[str, Any], folder: Path) -> Iterator[str]:
+    """A real one on a free port; its address, once it is ready."""
+    file = folder / "alertmanager.yml"
+    file.write_text(yaml.safe_dump(config))
+    subprocess.run(["amtool", "check-config", file], check=True, timeout=60, stdout=subprocess.DEVNULL)  # fmt: skip
+    address = f"127.0.0.1:{free_port()}"
+    with subprocess.Popen(
+        [ALERTMANAGER, f"--config.file={file}", f"--storage.path={folder / 'data'}", f"--web.listen-address={address}", "--cluster.listen-address="],
+        stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            until("Alertmanager is ready", lambda: _answers(f"http://{address}/-/ready"))
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return bool(get(url))
+    except OSError:
+        return False

@@ -73,7 +73,7 @@ def engine(folder: str) -> Object:
 
 def configuration(folder: str) -> Config:
     [found] = [each for each in of_kind(folder, "ConfigMap") if each["metadata"]["name"].startswith(CONFIG)]  # fmt: skip
-    return Config.model_validate(yaml.safe_load(found["data"]["config.yaml"]))
+    return Config.model_validate(yaml.safe_load(found["data"]["vllm-watch.yaml"]))
 
 
 @pytest.mark.parametrize("folder", ALL)
@@ -123,8 +123,8 @@ BROKEN: dict[str, tuple[str, str, tuple[Any, ...], Any]] = {
     "a policy's key": ("fleet", "NetworkPolicy", ("spec", "egres"), []),
     "a sidecar's key": ("sidecar", "Deployment", ("spec", "template", "spec", "initContainers", 0, "restartpolicy"), "Always"),
     "a probe of KServe's": ("sidecar-kserve", "InferenceService", ("spec", "predictor", "model", "livenessProbe", "exek"), {}),
-    "a monitor's key": ("monitoring", "ServiceMonitor", ("spec", "endpoints", 0, "honourLabels"), True),
-    "an interval without a unit": ("monitoring", "PodMonitor", ("spec", "podMetricsEndpoints", 0, "interval"), "15"),
+    "a monitor's key": ("monitors", "ServiceMonitor", ("spec", "endpoints", 0, "honourLabels"), True),
+    "an interval without a unit": ("monitors", "PodMonitor", ("spec", "podMetricsEndpoints", 0, "interval"), "15"),
     "a rule without an expression": ("monitoring", "PrometheusRule", ("spec", "groups", 0, "rules", 0, "expr"), None),
 }  # fmt: skip
 
@@ -220,7 +220,7 @@ def test_watcher_is_started_as_it_is_configured(folder: str) -> None:
     container, config = watcher(folder), configuration(folder)
     mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     volumes = {each["name"]: each for each in pod_spec(folder)["volumes"]}
-    assert container["args"] == ["run", "--config", "/etc/vllm-watch/config.yaml"]
+    assert container["args"] == ["run", "--config", "/etc/vllm-watch/vllm-watch.yaml"]
     assert volumes[mounts["/etc/vllm-watch"]]["configMap"]["name"].startswith(CONFIG)
     assert str(config.state_dir) in mounts
     [port] = container["ports"]
@@ -268,8 +268,8 @@ def test_policy_lets_through_what_is_needed(folder: str) -> None:
 
 def test_prometheus_finds_every_watcher_once() -> None:
     """By its Service or by its pod, as the job that the alerts know; an engine's labels are its own."""
-    [service] = of_kind("monitoring", "ServiceMonitor")
-    [pods] = of_kind("monitoring", "PodMonitor")
+    [service] = of_kind("monitors", "ServiceMonitor")
+    [pods] = of_kind("monitors", "PodMonitor")
     by_service = service["spec"]["selector"]["matchLabels"].items()
     by_pod = pods["spec"]["selector"]["matchLabels"].items()
     for folder in WAYS:
@@ -292,9 +292,8 @@ def test_prometheus_finds_every_watcher_once() -> None:
         assert "honorLabels" not in each
         assert [rule["action"] for rule in each["metricRelabelings"]] == ["labelmap", "labeldrop"]
         assert not re.fullmatch(each["metricRelabelings"][0]["regex"], "exported_job")
-    assert all(
-        each["spec"]["namespaceSelector"].keys() == {"matchNames"} for each in (service, pods)
-    )
+    # In their own namespace, so that nobody else's pod is taken for a watcher.
+    assert all("namespaceSelector" not in each["spec"] for each in (service, pods))
 
 
 @pytest.mark.parametrize("folder", SIDECARS)
@@ -353,9 +352,11 @@ async def test_files_of_the_secret_serve_with_the_modes_that_they_get() -> None:
             os.chown(file, 0, 65532)
             file.chmod(0o440)
         [found] = [
-            each for each in of_kind("fleet-secure", "ConfigMap") if "config.yaml" in each["data"]
+            each
+            for each in of_kind("fleet-secure", "ConfigMap")
+            if "vllm-watch.yaml" in each["data"]
         ]
-        text = found["data"]["config.yaml"].replace("/etc/vllm-watch-secret", str(secret))
+        text = found["data"]["vllm-watch.yaml"].replace("/etc/vllm-watch-secret", str(secret))
         text = text.replace("/var/lib/vllm-watch", str(state)).replace(
             "0.0.0.0:9470", "127.0.0.1:0"
         )

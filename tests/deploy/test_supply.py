@@ -23,6 +23,7 @@ COMPOSE = ROOT / "deploy/compose.yaml"
 LOCKS = (
     "requirements.lock",
     "requirements-apprise.lock",
+    "requirements-host.lock",
     "requirements-build.lock",
     "requirements-dev.lock",
 )

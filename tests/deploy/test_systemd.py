@@ -38,11 +38,14 @@ def root(tmp_path: Path) -> Path:
     """A host's root with the units, systemd's own and the programs that they start."""
     units = tmp_path / "etc/systemd/system"
     shutil.copytree(UNITS, units)
-    for folder in ("vllm-watch.service.d", "vllm.service.d"):
+    for folder in ("vllm-watch.service.d", "vllm@.service.d"):
         for example in (units / folder).glob("*.example"):
             example.rename(example.with_suffix(""))
     shutil.copytree("/lib/systemd/system", tmp_path / "usr/lib/systemd/system", symlinks=True)
     (tmp_path / "lib").symlink_to("usr/lib")
+    for port in (8000, 8001):
+        (tmp_path / "etc/vllm").mkdir(exist_ok=True)
+        (tmp_path / f"etc/vllm/{port}.env").write_text("VLLM_ARGUMENTS=/srv/models/model\n")
     for program in ("opt/vllm-watch/bin/vllm-watch", "opt/vllm/bin/vllm", "bin/kill"):
         (tmp_path / program).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy("/bin/true", tmp_path / program)
@@ -78,7 +81,7 @@ def service(file: Path) -> dict[str, list[str]]:
     return values
 
 
-@pytest.mark.parametrize("unit", ["vllm-watch.service", "vllm.service"])
+@pytest.mark.parametrize("unit", ["vllm-watch.service", "vllm@8000.service"])
 def test_unit_is_sound_with_all_its_drop_ins(root: Path, unit: str) -> None:
     """systemd has nothing to say against it: not even a warning of a key that it does not know."""
     assert analyze(root, "verify", unit) == (0, "")
@@ -193,21 +196,28 @@ def test_the_user_is_made(tmp_path: Path) -> None:
     ]
 
 
+UNIT_NAMES = (
+    "vllm@8000.service", "vllm@8001.service", "vllm.service", "vllm@.service", "vllm@x.service", "xvllm@8000.service", "vllm@8000.service.d",
+    "vllm@8000xservice", "sshd.service", "vllm-watch.service", "vllm@8000.service\nsshd.service",
+)  # fmt: skip
+
+
 def test_polkits_rule_is_the_one_in_the_docs() -> None:
-    """One right, for one unit, one verb and one user."""
+    """One right, for the units of one template, one verb and one user."""
     rule = (UNITS / "50-vllm-watch.rules").read_text().partition("\n")[2].strip()
     page = (ROOT / "docs/hooks/systemd.md").read_text()
     assert f"```js\n{rule}\n```" in page
-    units = {f'"{name}"' for name in ("vllm.service", "vllm-watch", "restart")}
-    assert units <= set(re.findall(r'"[^"]+"', rule))
+    assert {'"vllm-watch"', '"restart"'} <= set(re.findall(r'"[^"]+"', rule))
+    [pattern] = re.findall(r"/(\^.+\$)/\.test\(action\.lookup\(\"unit\"\)\)", rule)
+    assert [name for name in UNIT_NAMES if re.search(pattern, name)] == ["vllm@8000.service", "vllm@8001.service"]  # fmt: skip
 
 
 def test_restarts_do_not_race() -> None:
     """systemd's own restart and the hook's never overlap: the unit stops well within the hook's patience."""
     from vllm_watch.settings.hooks import SystemdHook  # noqa: PLC0415 - the only test that needs it
 
-    unit = service(UNITS / "vllm.service.d/00-vllm-watch.conf")
+    unit = service(UNITS / "vllm@.service.d/00-vllm-watch.conf")
     assert unit["Restart"] == ["always"]
     assert unit["KillMode"] == ["mixed"]
-    hook = SystemdHook(name="x", unit="vllm.service")
+    hook = SystemdHook(name="x", unit="vllm@{port}.service")
     assert float(unit["TimeoutStopSec"][0]) < hook.timeout_seconds

@@ -36,7 +36,7 @@ Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server, u
 what they need is here: files, variables, the library.
 
 examples:
-  vllm-watch check-config /etc/vllm-watch.yaml
+  vllm-watch check-config /etc/vllm-watch/vllm-watch.yaml
   vllm-watch check-config vllm-watch.yaml --ask
   vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
   vllm-watch check-config --schema > vllm-watch.schema.json
@@ -197,8 +197,17 @@ def _moment(t: float, restart: RestartSettings) -> str:
 
 def _targets(config: Config) -> str:
     if not config.targets:
-        here = "" if config.discovery.any else ": `run` will look for vLLM servers on this host"
-        return f"No targets configured{here}"
+        found = [
+            f"discovery.{key}"
+            for key in ("host", "file_sd", "kubernetes")
+            if getattr(config.discovery, key)
+        ]
+        here = (
+            f"`run` finds them by {', '.join(found)}"
+            if found
+            else "`run` will look for vLLM servers on this host"
+        )
+        return f"No targets configured: {here}"
     return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
 
 

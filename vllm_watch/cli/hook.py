@@ -28,8 +28,8 @@ anything would start the server again after it ended by itself. Without --target
 every target whose restart.hook it is.
 
 examples:
-  vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml
-  vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml --target llama --json
+  vllm-watch hook test restart-vllm --config /etc/vllm-watch/vllm-watch.yaml
+  vllm-watch hook test restart-vllm --config /etc/vllm-watch/vllm-watch.yaml --target llama --json
 
 exit status: 0 it would work, 1 it would not, or something is to be fixed first, 2 wrong usage"""
 

@@ -23,8 +23,8 @@ Send a test message through one notifier of the configuration, once, and say how
 is a test. The daemon need not run, and is told nothing.
 
 examples:
-  vllm-watch notify test oncall --config /etc/vllm-watch.yaml
-  vllm-watch notify test oncall --config /etc/vllm-watch.yaml --json
+  vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml
+  vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml --json
 
 exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
 

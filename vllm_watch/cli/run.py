@@ -27,7 +27,7 @@ follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
 examples:
   vllm-watch run
   vllm-watch run --target llama=http://10.0.0.7:8000 --target http://10.0.0.8:8000
-  vllm-watch run --config /etc/vllm-watch.yaml --listen 0.0.0.0:9470"""
+  vllm-watch run --config /etc/vllm-watch/vllm-watch.yaml --listen 0.0.0.0:9470"""
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 

@@ -25,13 +25,18 @@ _DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the 
 # systemd's alphabet of unit names, without templates; a leading - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
+PORT = "{port}"
+"""In a unit's name: the port of the restarted target."""
+
 # A kind with rollouts, and a DNS subdomain: it becomes a path.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
 
 
 def _unit(value: str) -> str:
-    if not _UNIT.fullmatch(value):
-        remedy = "write its whole name, such as vllm.service or vllm@0.service"
+    if not _UNIT.fullmatch(value.replace(PORT, "0", 1)):
+        remedy = (
+            "write its whole name, such as vllm@8000.service, or vllm@{port}.service for every port"
+        )
         raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
     return value
 
@@ -112,7 +117,8 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Such as `vllm.service`; restarted with `systemctl`."""
+    """Such as `vllm@8000.service`; in `vllm@{port}.service` each target's own port is filled in. Restarted with
+    `systemctl`."""
 
     user: bool = False
     """A unit of the user manager instead of the system manager.

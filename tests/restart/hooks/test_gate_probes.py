@@ -243,7 +243,7 @@ def test_answers_are_journaled_when_they_change(site, container):
 
 def test_configuration_of_the_page_is_one():
     """The ConfigMap holds what vllm-watch takes, with the target that the probes name."""
-    text = manifests.of_kind("gate.md", "ConfigMap")[0]["data"]["config.yaml"]
+    text = manifests.of_kind("gate.md", "ConfigMap")[0]["data"]["vllm-watch.yaml"]
     config = Config.model_validate(manifests.yaml.safe_load(text))
     assert config.hooks.by_name()["probe"][0] == "gate"
     assert config.restart_for(config.targets[0]).hook == "probe"

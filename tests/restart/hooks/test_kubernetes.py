@@ -382,7 +382,7 @@ def test_role_of_the_page_is_what_is_asked_for():
     assert rights["vllm-watch-evict"] == needed(KubernetesHook(name="a"))
     assert rights["vllm-watch-rollout"] == needed(KubernetesHook(name="a", **ROLLOUT))
     [config] = manifests.of_kind("kubernetes.md", "ConfigMap")
-    loaded = Config.model_validate(manifests.yaml.safe_load(config["data"]["config.yaml"]))
+    loaded = Config.model_validate(manifests.yaml.safe_load(config["data"]["vllm-watch.yaml"]))
     assert loaded.restart_for(loaded.targets[0]).hook in loaded.hooks.by_name()
 
 

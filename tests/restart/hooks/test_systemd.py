@@ -32,13 +32,13 @@ RUNNING = {
 def machine(tmp_path):
     """Make a machine with this vllm.service; return what hooks see of it."""
 
-    def make(unit=None, **state):
+    def make(unit=None, name="vllm.service", **state):
         folder = tmp_path / "bin"
         folder.mkdir()
         program = folder / "systemctl"
         program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        units = {} if unit is None else {"vllm.service": RUNNING | unit}
+        units = {} if unit is None else {name: RUNNING | unit}
         (folder / "systemd.json").write_text(json.dumps({"units": units} | state))
         return base.Tools(environ={"PATH": f"{folder}:{os.environ['PATH']}", "SECRET": "s"})
 
@@ -56,6 +56,20 @@ async def test_unit_begins_anew(machine, tmp_path):
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     restarts = [line for line in asked if "restart" in line.split()]
     assert restarts == ["--system --no-pager restart --no-block --no-ask-password -- vllm.service"]
+
+
+async def test_each_target_has_the_unit_of_its_port(machine, tmp_path):
+    """One hook for all engines of a template; a target without such a unit restarts nobody else's."""
+    tools = machine({}, name="vllm@8001.service", seconds=0.1)
+    asking = systemd.Hook(SystemdHook(name="a", unit="vllm@{port}.service"), tools)
+    result = await asking.restart(call(url="http://127.0.0.1:8001"))
+    assert (result.outcome, result.text) == ("done", "systemd has started vllm@8001.service again")
+    other = await asking.restart(call(url="http://127.0.0.1:8000"))
+    assert (other.outcome, other.text.split()[0]) == ("refused", "vllm@8000.service")
+    asked = (tmp_path / "bin/asked").read_text().splitlines()
+    assert [line.split()[-1] for line in asked if "restart" in line.split()] == [
+        "vllm@8001.service"
+    ]
 
 
 async def test_unit_that_does_not_begin_anew_is_uncertain(machine):

@@ -4,10 +4,11 @@ Runbook: docs/hooks/systemd.md.
 """
 
 import asyncio
+from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child, server_process, systemctl
-from vllm_watch.settings.hooks import SystemdHook
+from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
@@ -30,26 +31,26 @@ class Hook:
 
     async def refusal(self, call: base.HookCall) -> str | None:
         try:
-            unit = await self._show()
+            unit = await self._show(call)
         except HookError as error:
             return error.cause
         return _unfit(unit) or await self._replaced(unit, call)
 
     async def restart(self, call: base.HookCall) -> base.HookResult:
         try:
-            before = await self._show()
+            before = await self._show(call)
         except HookError as error:
             return base.HookResult(outcome=base.FAILED, text=error.cause)
         wrong = _unfit(before) or await self._replaced(before, call)
         if wrong is not None:
             return base.HookResult(outcome=base.REFUSED, text=wrong)
-        name, user = self._settings.unit, self._settings.user
-        ended = await systemctl.restart(self._tools, name, user=user)
+        name = before.name
+        ended = await systemctl.restart(self._tools, name, user=self._settings.user)
         if ended.status != 0:
             return _not_accepted(name, ended)
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._wait_restarted(before.invocation)
+                await self._wait_restarted(call, before.invocation)
         except TimeoutError:
             took = f"{self._settings.timeout_seconds:g} s"
             text = f"systemd accepted the restart of {name}, but it has not started within {took}"
@@ -58,7 +59,7 @@ class Hook:
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         try:
-            unit = await self._show()
+            unit = await self._show(call)
         except HookError as error:
             return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
         wrong = _unfit(unit) or await self._replaced(unit, call)
@@ -74,13 +75,14 @@ class Hook:
             ),
         ]
 
-    async def _show(self) -> systemctl.Unit:
-        return await systemctl.show(self._tools, self._settings.unit, user=self._settings.user)
+    async def _show(self, call: base.HookCall) -> systemctl.Unit:
+        unit = self._settings.unit.replace(PORT, str(urlsplit(call.url).port or ""))
+        return await systemctl.show(self._tools, unit, user=self._settings.user)
 
-    async def _wait_restarted(self, invocation: str) -> None:
+    async def _wait_restarted(self, call: base.HookCall, invocation: str) -> None:
         while True:
             try:
-                now = await self._show()
+                now = await self._show(call)
             except HookError:
                 now = None  # systemd may be busy; the caller has the deadline
             if now is not None and now.invocation not in ("", invocation):
