@@ -7,7 +7,7 @@ import pytest
 from benchmarks.detection.bench import ours
 from benchmarks.detection.runs import play
 from benchmarks.detection.worlds import WORLDS, run_of
-from vllm_watch.detectors.collapse_own_work import OwnWork
+from vllm_watch.detectors.collapse_equal_work import OwnWork
 from vllm_watch.signals.blocks import Block
 
 BLOCK = Block(

@@ -10,7 +10,7 @@ from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_alarm import Alarm
 from vllm_watch.detectors.collapse_bar import Bar
-from vllm_watch.detectors.collapse_own_work import OwnWork
+from vllm_watch.detectors.collapse_equal_work import OwnWork
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
 from vllm_watch.detectors.collapse_unserved import Unserved
@@ -62,7 +62,7 @@ class EngineJudge:
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
-        self._stuck, self._own_work, self._unserved = Stuck(), OwnWork(), Unserved()
+        self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -188,7 +188,7 @@ class EngineJudge:
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
         self._unserved.add(block)
-        self._own_work.add(block)
+        self.own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())
@@ -262,7 +262,7 @@ class EngineJudge:
                 state=FIRING, kind=KIND, engine=self.engine, family=causes.STUCK if stuck else causes.SLOW,
                 summary=f"Engine {self.engine}: {odd.text}", evidence_for=(odd,), measure=float(odd.value or 0.0),
             )  # fmt: skip
-        more = lasts or self._own_work.found
+        more = lasts or self.own_work.found
         if more is None:
             return None
         return self._verdict(

@@ -1,111 +1,150 @@
-"""An engine that does what its siblings do, and needs far more requests at once to do it.
+"""An engine that does what it always did, or what its siblings do, and needs far more requests at once to do it.
 
-One that was slow from the first look never runs at its siblings' load: requests stay longer, so more of them run. But
-engines alike that are given equal work come to equal load (Little's law: requests running = rate · time in the
-engine; with steps of a + b · requests, one rate has one number of requests). Where the same tokens per second, of
-requests with contexts as long, take a multiple of the requests, the steps are what is slow.
+A slow engine keeps its requests longer, so more of them run at once (Little's law: requests running = rate · time in
+the engine). Where steps scatter widely, or it was slow from the first look, that load is one that it or its siblings
+never had. But the same tokens per second, of requests with contexts as long, once took a fraction of the requests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import exp, floor, log
 from statistics import median
+from typing import NamedTuple
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, share_of
-from vllm_watch.signals.baseline import Baseline
+from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Tokens per second ÷ the siblings' up to which an engine does no more than they."""
+"""Tokens per second ÷ the usual, or the siblings', up to which an engine does no more."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""KV cache per running request ÷ the siblings' up to which its requests are like theirs."""
+"""KV cache per running request ÷ the usual, or the siblings', up to which its requests are like those."""
 
-TIMES_MIN = 2.0
+SIBLINGS_TIMES_MIN = 2.0
 """Requests running, and step time, ÷ the siblings' from which that is said: routers spread requests unevenly."""
 
+GRAIN = log(1.5)
+"""Tokens per second within so much (log) of each other are one rate of work."""
 
-@dataclass
-class _Work:
-    """What one engine does, smoothed over SMOOTH_SECONDS of time."""
+RATES_MAX = 32
+"""Rates of work that are remembered: the most and the least of them differ by a factor of 400,000."""
 
-    seconds: float = 0.0
-    at_s: float = 0.0  # of the last block
-    prompted: float = 0.0  # tokens per second
-    generated: float = 0.0
-    running: float = 0.0  # requests
+USUAL_SECONDS = 4 * 3600.0
+"""What a rate of work takes is averaged over so much of it."""
+
+TIMES_MIN = 3.0
+"""Requests running, and step time, ÷ the usual from which that is said: adapters, grammars and images cost up to half
+as much again, and what they make a batch grow by as much once more."""
+
+LEARNT_TIMES = 1.5
+"""... and up to which it is learnt: what becomes slow must not become the usual on its way."""
+
+PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
+"""The last half minute must show it, too: the longer mean is still high when an engine is well again, and works off a queue."""
+
+HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
+"""What was found holds while the last half minute is beyond the first, at no more than the second of the usual work."""
+
+
+class Work(NamedTuple):
+    """Means of what an engine does, and of what it needs for it."""
+
+    running: float = 0.0
+    generated: float = 0.0  # tokens per second
+    prompted: float = 0.0
     kv_usage: float = 0.0
     step_seconds: float = 0.0
-    since_s: float | None = None  # when it was found to be slow
-
-    def take(self, baseline: Baseline) -> None:
-        block = None if baseline.comparison is None else baseline.comparison.block
-        if block is None or block.at_s <= self.at_s or block.step_seconds is None:
-            return
-        now = (
-            block.prompted or 0.0, block.generated, block.running, block.kv_usage or 0.0, block.step_seconds,
-        )  # fmt: skip
-        share = share_of(block.seconds, self.seconds)
-        was = self.prompted, self.generated, self.running, self.kv_usage, self.step_seconds
-        mixed = [a + share * (b - a) for a, b in zip(was, now, strict=True)]
-        self.prompted, self.generated, self.running, self.kv_usage, self.step_seconds = mixed
-        self.seconds, self.at_s = self.seconds + block.seconds, block.at_s
 
 
-class EqualWork:
-    """Follows the engines of one server."""
+class OwnWork:
+    """Follows one process."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Work] = {}
+        self.now = self._lately = Work()
+        self.at_s = self._seconds = 0.0  # the last block; of the means
+        self.behind_s: float | None = None  # since when its siblings need far less
+        self._usual: dict[int, tuple[float, Work]] = {}  # by rate of work: seconds, means
+        self.found: Evidence | None = None
 
-    def look(self, baselines: Mapping[str, Baseline]) -> None:
-        """Take the blocks in that this look has completed."""
-        if len(baselines) <= SIBLINGS_MIN:
+    @property
+    def known(self) -> bool:
+        """Return True if its means can be trusted."""
+        return self._seconds >= KNOWN_SECONDS
+
+    def add(self, block: Block) -> None:
+        """Take a block in."""
+        if not (block.step_seconds and block.generated and block.running and block.kv_usage):
             return
-        self._known = {name: self._known.get(name, _Work()) for name in baselines}
-        for name, baseline in baselines.items():
-            self._known[name].take(baseline)
+        prompted = block.prompted or 0.0
+        seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
+        self.now = _mixed(self.now, seen, share_of(block.seconds, self._seconds))
+        self._lately = _mixed(self._lately, seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
+        self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
+        if not self.known:
+            return
+        rate = floor(log(self.now.generated) / GRAIN)
+        seconds, usual = self._usual.get(rate, (0.0, self.now))
+        known = seconds >= KNOWN_SECONDS
+        lasts = known and _behind(self.now, usual, TIMES_MIN, WORK_RATIO_MAX)
+        least, most = (
+            (HELD_TIMES, HELD_WORK_RATIO) if self.found else (PRESENT_TIMES, WORK_RATIO_MAX)
+        )
+        present = lasts and _behind(self._lately, usual, least, most)
+        self.found = self._evidence(usual) if present else None
+        odd = known and min(_times(self.now, usual)) >= LEARNT_TIMES
+        if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
+            seconds = min(seconds + block.seconds, USUAL_SECONDS)
+            self._usual[rate] = seconds, _mixed(usual, self.now, block.seconds / seconds)
 
-    def judge(self, verdict: Verdict, siblings: Sequence[str]) -> Verdict:
-        """The verdict on one engine with what its siblings need for the same work."""
-        own = self._known.get(verdict.engine or "")
-        if own is None or verdict.state == FIRING:
-            return verdict
-        others = [each for name in siblings if (each := self._known.get(name)) and _is_known(each)]
-        if not _is_known(own) or len(others) < SIBLINGS_MIN or not _is_behind(own, others):
-            own.since_s = None
-            return verdict
-        own.since_s = own.at_s if own.since_s is None else own.since_s
-        requests = own.running / median(each.running for each in others)
-        steps = own.step_seconds / median(each.step_seconds for each in others)
+    def _evidence(self, usual: Work) -> Evidence:
+        requests, steps = _times(self.now, usual)
         text = (
-            f"it needs {requests:.1f} times as many requests at once for no more tokens per second than its"
-            f" {len(others)} sibling engines; each token takes {steps:.1f} times as long"
+            f"{requests:.1f} times as many requests at once as usual for the same tokens per second;"
+            f" each step takes {steps:.1f} times as long"
         )
-        said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
-        past = Evidence(
-            name="own_past", value=None, text="it was never seen to be as fast as they are"
-        )
-        return replace(
-            verdict, state=FIRING, cause="slow_engine", severity="ticket",
-            summary=f"Engine {verdict.engine}: {text}", evidence_for=(said,), evidence_against=(past,),
-            since_seconds=own.at_s - own.since_s, measure=steps,
-        )  # fmt: skip
+        return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
 
 
-def _is_known(work: _Work) -> bool:
-    return work.seconds >= KNOWN_SECONDS and min(work.running, work.kv_usage) > 0.0
-
-
-def _is_behind(own: _Work, others: Sequence[_Work]) -> bool:
-    if own.prompted > WORK_RATIO_MAX * median(each.prompted for each in others):
-        return False
-    if own.generated > WORK_RATIO_MAX * median(each.generated for each in others):
-        return False
-    context = median(each.kv_usage / each.running for each in others)
-    if own.kv_usage / own.running > CONTEXT_RATIO_MAX * context:
-        return False
-    times = (
-        own.running / median(each.running for each in others),
-        own.step_seconds / median(each.step_seconds for each in others),
+def beside_siblings(
+    verdict: Verdict, works: Mapping[str, OwnWork], siblings: Sequence[str]
+) -> Verdict:
+    """Return the verdict on one engine with what its siblings need for the same work."""
+    own = works.get(verdict.engine or "")
+    others = [each.now for name in siblings if (each := works.get(name)) and each.known]
+    if own is None or not own.known or len(others) < SIBLINGS_MIN or verdict.state == FIRING:
+        return verdict
+    usual = Work(*map(median, zip(*others, strict=True)))
+    if not _behind(own.now, usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
+        own.behind_s = None
+        return verdict
+    own.behind_s = own.at_s if own.behind_s is None else own.behind_s
+    requests, steps = _times(own.now, usual)
+    text = (
+        f"it needs {requests:.1f} times as many requests at once for no more tokens per second than its"
+        f" {len(others)} sibling engines; each token takes {steps:.1f} times as long"
     )
-    return min(times) >= TIMES_MIN
+    said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
+    past = Evidence(name="own_past", value=None, text="it was never seen to be as fast as they are")
+    return replace(
+        verdict, state=FIRING, cause="slow_engine", severity="ticket",
+        summary=f"Engine {verdict.engine}: {text}", evidence_for=(said,), evidence_against=(past,),
+        since_seconds=own.at_s - own.behind_s, measure=steps,
+    )  # fmt: skip
+
+
+def _times(now: Work, usual: Work) -> tuple[float, float]:
+    """Return requests running, and step time, ÷ the usual."""
+    return now.running / usual.running, now.step_seconds / usual.step_seconds
+
+
+def _behind(now: Work, usual: Work, times: float, more: float) -> bool:
+    """Does it do at most so much `more` than usual, with contexts no longer, and need so many `times` as much for it?"""
+    if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
+        return False
+    alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running
+    return alike and min(_times(now, usual)) >= times
+
+
+def _mixed(was: Work, now: Work, share: float) -> Work:
+    return Work(*(old + share * (new - old) for old, new in zip(was, now, strict=True)))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from vllm_watch.detectors import collapse_causes
 from vllm_watch.detectors.base import Verdict, View
 from vllm_watch.detectors.collapse_engine import KIND, EngineJudge
-from vllm_watch.detectors.collapse_equal_work import EqualWork
+from vllm_watch.detectors.collapse_equal_work import beside_siblings
 from vllm_watch.detectors.collapse_former import FormerLives
 from vllm_watch.detectors.collapse_siblings import Siblings
 from vllm_watch.detectors.collapse_spec import Acceptances
@@ -36,7 +36,7 @@ class Detector(PerEngine[EngineJudge]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
-        self._siblings, self._former, self._work = Siblings(), FormerLives(), EqualWork()
+        self._siblings, self._former = Siblings(), FormerLives()
         self._acceptance = Acceptances()
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -47,13 +47,13 @@ class Detector(PerEngine[EngineJudge]):
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines, view.signals.version)
-        self._work.look(baselines)
         ratios = {name: exp(one.quiet_ratio) for name, one in self.judges.items() if one.compared}
         waiting = {name for name, one in self.judges.items() if one.harm.waits}
         beside = (
             self._siblings.judge(each, ratios, waits=each.engine in waiting) for each in verdicts
         )
-        alike = (self._work.judge(each, self._siblings.of(each.engine)) for each in beside)
+        works = {name: one.own_work for name, one in self.judges.items()}
+        alike = (beside_siblings(each, works, self._siblings.of(each.engine)) for each in beside)
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
