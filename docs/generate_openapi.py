@@ -98,18 +98,8 @@ def _of_records() -> Schema:
 def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    words = dict.fromkeys(
-        (
-            "title",
-            "says",
-            "first_step",
-            "severity_reason",
-            "restart_outcome",
-            "runbook",
-            "runbook_url",
-        ),
-        text,
-    )
+    told = "title says first_step severity_reason restart_outcome runbook runbook_url"
+    words = dict.fromkeys(told.split(), text)
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
         "IncidentShown": incident,
@@ -242,6 +232,12 @@ def change(summary: str, body: str | None, *refusals: int, name: str | None = No
     return {"post": found}
 
 
+PUBLIC: Schema = {
+    "/public": {"get": {"summary": "The public view, where api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
+    "/public/style.css": {"get": {"summary": "How that looks", "responses": answers(plain("text/css", "A style sheet."))}},
+}  # fmt: skip
+
+
 def paths() -> Schema:
     """Every route."""
     text: Schema = {"type": "string"}
@@ -250,9 +246,8 @@ def paths() -> Schema:
     gate = [target, query("started", text), query("asked", {"type": "string", "pattern": "^[0-9A-Za-z.-]{0,40}$"})]  # fmt: skip
     by_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]  # fmt: skip
     return {
+        **PUBLIC,
         "/": {"get": {"summary": "The status page", "responses": answers({"description": "HTML.", "content": page}) | {"304": {"description": "As before."}}}},
-        "/public": {"get": {"summary": "The public view, where api.public is set", "responses": answers(plain("text/html", "Names, states and uptime."))}},
-        "/public/style.css": {"get": {"summary": "How that looks", "responses": answers(plain("text/css", "A style sheet."))}},
         "/page/{name}": {"get": {
             "summary": "What the page is made of",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],

@@ -21,6 +21,8 @@ SKEW_SECONDS = 60.0
 """How far the clocks of the engine's host and ours may be apart: NTP keeps them within a second, a host
 without it drifts by seconds a day."""
 
+_LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
+
 _OBJECTIVES = (
     ("time_to_first_token", "time_to_first_token_seconds", "ttft"),
     ("inter_token_latency", "inter_token_latency_seconds", "inter_token_latency"),
@@ -139,10 +141,7 @@ class EngineTracker:
         by_reason = self._finished_by_reason()
         finished_rate = _served_rate(by_reason)
         steps = self._window.histogram("iteration_tokens")
-        latencies = {
-            name: self._window.histogram(name)
-            for name in ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
-        }
+        latencies = {name: self._window.histogram(name) for name in _LATENCIES}
         attainment = self._attainment(latencies)
         return EngineSignals(
             engine=sample.engine,

@@ -1,7 +1,7 @@
 // The last 24 hours of a target as a row of cells: the worst state of each span, and the incidents in it.
 
 import { h, s, setAttribute, setText } from "./dom.js";
-import { age } from "./format.js";
+import { age, ratio } from "./format.js";
 import { severityOf } from "./words.js";
 
 const STATES = ["unknown", "healthy", "warning", "critical", "down"]; // the worst last
@@ -138,3 +138,13 @@ function sample(state) {
 
 /** Has a span begun that the watcher had not told of? */
 export const outdated = (told, now) => told !== null && now > told.t + CELLS * told.seconds + NEWS_SECONDS;
+
+/** "Uptime: 99.95 % over 24 h · 7 d: unknown (12 % unknown)": up is neither down nor critical, of the time that is known. */
+export function uptimeOf(shares) {
+  const one = ({ seconds, up_ratio: up, unknown_ratio: unknown }) => {
+    const share = up === null ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
+    const lacks = up === null || unknown < 0.005 ? "" : ` (${ratio(unknown)} of the time unknown)`;
+    return `${seconds > 86400 ? age(seconds) : "24\u202fh"} ${share}${lacks}`;
+  };
+  return shares.length ? `Uptime: ${shares.map(one).join(" · ")}` : "";
+}

@@ -2,7 +2,7 @@
 
 import { Card } from "./card.js";
 import { Line, Spark } from "./chart.js";
-import { cells, Day, outdated, Strip } from "./day.js";
+import { cells, Day, outdated, Strip, uptimeOf } from "./day.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Engine, facts, Lines } from "./engine.js";
 import * as format from "./format.js";
@@ -352,16 +352,6 @@ class Body {
         texts.forEach((text, i) => setText(cells[i], text));
       });
   }
-}
-
-/** "Uptime: 99.95 % over 24 h · 7 d: unknown (12 % unknown)": up is neither down nor critical, of the time that is known. */
-function uptimeOf(shares) {
-  const one = ({ seconds, up_ratio: up, unknown_ratio: unknown }) => {
-    const share = up === null ? "unknown" : `${(Math.floor(up * 1e5) / 1e3).toFixed(up < 1 ? 3 : 0)}\u202f%`;
-    const lacks = up === null || unknown < 0.005 ? "" : ` (${format.ratio(unknown)} of the time unknown)`;
-    return `${seconds > 86400 ? format.age(seconds) : "24\u202fh"} ${share}${lacks}`;
-  };
-  return shares.length ? `Uptime: ${shares.map(one).join(" · ")}` : "";
 }
 
 /** The tone of a row: that of its state, or of its worst open incident. */
