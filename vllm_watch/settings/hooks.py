@@ -72,7 +72,7 @@ class HookSettings(Settings):
     """Its name for `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call; then it is killed with all its children.
+    """Timeout of one call; then it is ended with all processes that it started.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 

@@ -102,8 +102,8 @@ class NotifierSettings(Settings):
     Why: More are not read, and services block the sender."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
-    """Timeout of one try; failed messages are retried later.
-    Why: Chat services answer in seconds."""
+    """Timeout of one try.
+    Why: A failed message is retried later."""
 
 
 class WebhookNotifier(NotifierSettings):
