@@ -1,4 +1,4 @@
-"""Which module sends for which kind."""
+"""Make the notifier for each kind of settings."""
 
 from vllm_watch.notify import apprise, kubernetes_events, webhook
 from vllm_watch.notify.base import Finding, Notifier, Tools
@@ -20,7 +20,7 @@ def make(settings: NotifierSettings, tools: Tools) -> Notifier:
 
 
 def check(settings: AnyNotifier, tools: Tools) -> list[Finding]:
-    """Look at what it needs on this machine; nothing is sent."""
+    """Check the notifier's requirements on this machine without sending."""
     if isinstance(settings, KubernetesEvents):
         return kubernetes_events.check(settings, tools)
     return make(settings, tools).check()
