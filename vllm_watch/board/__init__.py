@@ -1,1 +1,1 @@
-"""The last results of everything that is watched: written once per look, read by what shows, acts and tells."""
+"""The latest results of every watched thing, written once per scrape and read by export, restarts and notifications."""

@@ -1,42 +1,40 @@
-"""When a look was made, by both clocks, and whether what it found may still be acted on."""
+"""The time of a scrape by both clocks, and whether its result is fresh enough to act on."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""At five looks a second a busy watcher's next one may be that late."""
+"""At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The two clocks drift apart by milliseconds in a minute: more is a clock that was set, or a machine that slept
-(the monotonic clock stands still then)."""
+"""The two clocks drift apart by milliseconds a minute: a larger step means that the clock was set, or that the machine
+slept (the monotonic clock stops then)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The clocks when a look began."""
+    """Both clocks at the start of a scrape."""
 
     t: float  # Unix seconds
     monotonic_s: float
-    fresh_seconds: float  # for so long it counts
-    pids: frozenset[int] = (
-        frozenset()
-    )  # of the engines' processes on this host, where they are known
+    fresh_seconds: float  # how long the result is valid
+    pids: frozenset[int] = frozenset()  # known processes of the engines on this host
 
     @classmethod
     def now(cls) -> "Looked":
-        """A look begins."""
+        """Return the clocks now, at the start of a scrape."""
         return cls(time.time(), time.monotonic(), 0.0)
 
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Return it as one that counts for two intervals, and as long as this look and the next may take."""
+        """Return a copy that is valid for two intervals plus the duration of two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Why nothing may be done any more for what it found, in words."""
+        """Return why the result must not be acted on, or None if it is fresh."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,7 +1,7 @@
-"""The contract of every story: how one kind of incident and its causes are told.
+"""The contract of stories: the texts about one kind of incident and its causes.
 
-A story is a module of this folder, named as its kind, with a `STORY`. Page, terminal, notifications, alert rules
-and docs take their words from here and have none of their own.
+A story is a module of this folder, named after its kind, with a `STORY`. Page, terminal, notifications, alert rules
+and docs take their texts from here.
 """
 
 import re
@@ -12,19 +12,19 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""How a first step ends where that is not known yet, as in an alert rule."""
+"""End of a first step if it is unknown whether a restart is advised, as in an alert rule."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""... where it is no use if the first step was."""
+"""As IF_ADVISED, for a restart that is needless if the first step succeeded."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""Nothing to paste: of several servers on a host a person must choose, and would take the first for the right one."""
+"""No command that finds the PID itself: with several servers on a host it would pick the first."""
 
 ADVISED_AFTER = "restart_advised_after"
-"""The name of contradicting evidence that says how long it must last until a restart is advised, in seconds."""
+"""Name of the contradicting evidence with the seconds until a restart is advised."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
@@ -32,63 +32,64 @@ _PIDS = {
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
     "the PID of the evidence": re.compile(r"\(PID (\d+)\) is stopped"),
 }
-"""What a first step leaves open → how it is found in what is known of the incident."""
+"""Placeholder in a first step → pattern that finds its value in the incident's texts."""
 
-# A core that outlived its server: before any other step, whatever the cause.
+# A core that outlived its server goes first, whatever the cause.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
 
 def runbook_path(page: str) -> str:
-    """Where a daemon serves a runbook of docs/, below the address of its page."""
+    """Return a runbook's path below the address of the daemon's page."""
     path, hash_, anchor = page.partition("#")
     return f"runbooks/{path.rpartition('/')[2].removesuffix('.md')}{hash_}{anchor}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """How one cause of a kind is told."""
+    """The texts of one cause."""
 
-    title: str  # behind the kind's title: "Stalled: hang"
-    seen: str  # a clause, what the watcher saw: "requests run and no step ends"
-    first_step: str = ""  # one sentence to act on at 3 a.m., imperative; empty: that of the kind
-    restart: str = ""  # a sentence, why no restart is advised (yet); empty: that of the kind
-    family: str = ""  # causes of one family are one trouble, told ever more exactly
+    title: str  # follows the kind's title: "Stalled: hang"
+    seen: str  # a clause, the observation: "requests run and no step ends"
+    first_step: str = ""  # one imperative sentence for 3 a.m.; empty: that of the kind
+    restart: str = ""  # why no restart is advised (yet), one sentence; empty: that of the kind
+    family: str = ""  # causes of one family are one trouble, known ever more exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How one kind of incident is told."""
+    """The texts of one kind of incident."""
 
     title: str  # "Stalled"
-    says: str  # of its target: "is stalled"
-    about: str  # one sentence: what is wrong, and what that means for users
-    is_not: str  # a noun phrase, what looks alike: "a long prefill or a warm-up"
-    first_step: str  # where the cause has none of its own, or is not known
+    says: str  # predicate of the target: "is stalled"
+    about: str  # one sentence: the fault, and its effect on users
+    is_not: str  # a noun phrase, lookalikes: "a long prefill or a warm-up"
+    first_step: str  # for causes without their own, and unknown ones
     restart: str = (
-        "It is not known whether a restart helps."  # as first_step; said while none is advised
+        "It is not known whether a restart helps."  # as first_step; shown while none is advised
     )
     causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
-    severities: tuple[str, ...] = ("page", "ticket")  # that it may have, the worst first
+    severities: tuple[str, ...] = ("page", "ticket")  # possible severities, worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
-    charts: tuple[str, ...] = ()  # the signals in which it shows, for the page
-    of_gpus: bool = False  # is it about a host's GPUs?
-    detected: bool = True  # False: it is told, but no detector finds it
+    charts: tuple[str, ...] = ()  # signals that show it, for the page
+    of_gpus: bool = False  # about a host's GPUs
+    detected: bool = True  # False: no detector finds it
 
     def title_of(self, cause: str) -> str:
-        """Kind and cause: "Stalled: hang"."""
+        """Return kind and cause: "Stalled: hang"."""
         return f"{self.title}: {self._cause(cause).title}"
 
     def says_of(self, cause: str) -> str:
-        """Kind and cause as what is said of its target: "is stalled: hang"."""
+        """Return kind and cause as a predicate: "is stalled: hang"."""
         return f"{self.says}: {self._cause(cause).title}"
 
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """What to do first, in one sentence.
+        """Return the first step, one sentence.
 
-        `advised`: whether a restart is; None: not known. `known`: texts of the incident, which may name the PID.
+        `advised`: whether a restart is advised; None: unknown. `known`: texts of the incident, which may contain the
+        PID.
         """
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
@@ -103,7 +104,7 @@ class Story:
         return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
-        """Whether a restart helps; never more than is known. `after_s`: how long it must last until one is advised."""
+        """Return whether a restart helps. `after_s`: how long the incident must last until a restart is advised."""
         if advised:
             return CURES
         waits = (
@@ -115,7 +116,7 @@ class Story:
 
     @property
     def runbook_path(self) -> str:
-        """Where a daemon serves its runbook, below the address of its page."""
+        """Return the runbook's path below the address of the daemon's page."""
         return runbook_path(self.runbook)
 
     def _cause(self, cause: str) -> Cause:

@@ -1,4 +1,4 @@
-"""Which kinds of incidents there are: those that have a story."""
+"""The kinds of incidents: those with a story."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,14 +18,14 @@ def _found() -> dict[str, Story]:
 
 
 STORIES: Mapping[str, Story] = _found()
-"""By kind, all that may be told of a target."""
+"""By kind, all that a target can have."""
 
 KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
-"""The kinds that detectors find."""
+"""Kinds that detectors find."""
 
 
 def story_of(kind: str, target: str = "") -> Story:
-    """The story of an incident of `kind`; of a kind that is not known one that says no more than its name."""
+    """Return the story of `kind`, or for an unknown kind one that contains only its name."""
     if target == WATCHER:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")
