@@ -1,10 +1,11 @@
-"""/api/v1/events: what changed, told to open pages as server-sent events.
+"""/api/v1/events: changes sent to open pages as server-sent events.
 
-Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as
-in the status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in
-the status), `beat` (the watcher itself, its clock and health: at least every four seconds).
-A page gets at most one batch per second, always of the newest state, except that an incident that opens,
-changes or ends is told at once; a page that does not read loses its connection.
+Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as in the
+status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in the status), `beat`
+(the watcher's clock and health: at least every four seconds).
+
+A page gets at most one batch per second, with the newest state; only an incident that opens, changes or ends is sent
+at once. A page that does not read loses its connection.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
-BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
-URGENT_SECONDS = 0.1  # between two batches at least, so that a storm of incidents is a few
+BATCH_SECONDS = 1.0  # fast enough for an eye, and bounds the work per page
+URGENT_SECONDS = 0.1  # minimum between two batches, so that a storm of incidents makes few
 BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
-WRITE_SECONDS = 10.0  # for a part of a batch; a reader slower than that is gone or hopeless
+WRITE_SECONDS = 10.0  # per part of a batch; a slower reader is gone or hopeless
 _EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 
 
@@ -32,7 +33,7 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Stream until the page goes, does not read, or the server stops."""
+        """Stream until the page leaves or stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:
@@ -44,7 +45,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass  # the page went away, which is how every stream ends
+            pass  # every stream ends when its page leaves
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -84,7 +85,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Let changes gather: for a second, or until one comes that nobody should wait for."""
+    """Collect changes for a second, or until an urgent one."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

@@ -1,4 +1,4 @@
-"""The status page's files and the runbooks, read once, and one digest of the page's: an open page loads itself anew when it changes."""
+"""The status page's files and the runbooks, read once, with a digest: an open page reloads when it changes."""
 
 import hashlib
 from functools import lru_cache
@@ -14,7 +14,7 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """Return what each file holds, by its name."""
+    """Return each page file's content by name."""
     return _of("page")
 
 
@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Return what differs between two versions of the page, and is equal for the same one."""
+    """Return a digest of the page's files."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -1,4 +1,4 @@
-"""What is exported of each target, of each source's calls, and of the watcher itself."""
+"""Metric families of targets, of sources' calls, and of the watcher itself."""
 
 from functools import partial
 from operator import attrgetter
