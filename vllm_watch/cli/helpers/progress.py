@@ -1,6 +1,6 @@
-"""A line on the terminal about work that takes over two seconds; it is gone when the work is done.
+"""A progress line for work over two seconds, removed at the end.
 
-Where stderr is no terminal nothing is said: a log or a pipe wants results alone.
+Nothing is printed unless stderr is a terminal.
 """
 
 import sys
@@ -15,7 +15,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Says how far it is, over itself. Close it before anything else is printed."""
+    """Overwrites one line. Close it before other output."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS
@@ -23,7 +23,7 @@ class Progress:
         self._on = sys.stderr.isatty()
 
     def tell(self, text: str) -> None:
-        """Say it, where it is time to."""
+        """Print it if due."""
         now_s = time.monotonic()
         if not self._on or now_s < self._due_s:
             return
@@ -32,7 +32,7 @@ class Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
@@ -41,7 +41,7 @@ class Progress:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Say what is waited for while the body runs."""
+    """Show `text` while the body runs, if it takes long."""
     progress = Progress()
     timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
     timer.daemon = True

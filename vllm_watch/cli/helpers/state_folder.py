@@ -1,4 +1,4 @@
-"""Which state folder a command means, and making it ready to be written."""
+"""Find a command's state folder and prepare it for writing."""
 
 import os
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """The one that was named; else that of `run`, as the environment and its file say; else the user's own.
+    """Return the given folder; else that of `run`'s environment and configuration; else the user's own.
 
-    Raises ConfigError where the configuration that the environment names is wrong.
+    Raises ConfigError if that configuration is invalid.
     """
     if given is not None:
         return given
@@ -25,10 +25,10 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Make the folder and an empty file where there is none yet, for the folder's owner.
+    """Create the folder and an empty file, owned by the folder's owner.
 
-    Root may look after the folder of a daemon that runs as another user: what root makes there must
-    stay the daemon's. Raises JournalError.
+    Root may use the folder of a daemon that runs as another user; files made by root must belong to the daemon. Raises
+    JournalError.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
