@@ -28,7 +28,10 @@ NOT_RUN = {
     r"make ": ("builds an environment, or takes long", "make"),
     r"pip install": ("installs; docs/getting-started.md does, and is followed", ""),
     r"docker ": ("no Docker is here", "docker"),
-    r"helm (install|test)": ("no cluster is here; tests/deploy/test_helm.py renders the chart", "paths"),
+    r"helm (install|test)": (
+        "no cluster is here; tests/deploy/test_helm.py renders the chart",
+        "paths",
+    ),
     r"kubectl kustomize|kubectl apply .*-k ": ("no cluster is here", "kustomize"),
     r"kubectl (?!logs)": ("no cluster is here", "kubectl"),
     r"(sudo )?systemctl ": ("systemd does not run here", ""),
