@@ -69,7 +69,7 @@ WRONG_ENVIRONMENT = {
     ),
     "VLLM_WATCH_SCRAPE__INTERVAL_SECOND": (
         "5",
-        "VLLM_WATCH_SCRAPE__INTERVAL_SECOND: is no variable of vllm-watch",
+        "VLLM_WATCH_SCRAPE__INTERVAL_SECOND: is not a variable of vllm-watch",
         "did you mean VLLM_WATCH_SCRAPE__INTERVAL_SECONDS? Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS",
     ),
     "VLLM_WATCH_TARGETS": (
@@ -205,7 +205,7 @@ def test_variable_of_a_hook_is_a_mistake_outside_of_one():
     """Where no hook is at work, VLLM_WATCH_TARGET is VLLM_WATCH_TARGETS spelt wrong."""
     said = errors_of(lambda: load(None, environ={"VLLM_WATCH_TARGET": "http://a"}))
 
-    assert said[0] == "VLLM_WATCH_TARGET: is no variable of vllm-watch"
+    assert said[0] == "VLLM_WATCH_TARGET: is not a variable of vllm-watch"
     assert "did you mean VLLM_WATCH_TARGETS?" in said[1]
 
 

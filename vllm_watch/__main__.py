@@ -88,7 +88,8 @@ def _run(argv: list[str]) -> int:
         close = get_close_matches(unknown[0].partition("=")[0], known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         raise WatchError(
-            f"there is no argument '{unknown[0]}'", f"{meant}See {help_of} --help" if meant else f"see {help_of} --help"
+            f"there is no argument '{unknown[0]}'",
+            f"{meant}See {help_of} --help" if meant else f"see {help_of} --help",
         )
     if command is None:
         parser.print_help(sys.stderr)

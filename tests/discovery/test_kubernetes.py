@@ -226,7 +226,7 @@ async def test_without_a_cluster_it_is_said(cluster: Cluster) -> None:
     """A watcher that is no pod, or whose API server never answers, watches what is written out."""
     cluster.environ.clear()
     cluster.discover()
-    await cluster.until(problem="this is no Kubernetes pod")
+    await cluster.until(problem="this is not a Kubernetes pod")
 
 
 async def test_stream_that_is_no_stream_of_events(

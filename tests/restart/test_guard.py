@@ -70,7 +70,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"settings": {"windows": ("Tue 01:00-05:00",)}}, "window", "next opens 2026-09-22 01:00:00Z"),
     "a leak, and no window to wait for": (
         {"request": {"kind": "host_memory_growth", "cause": "leak"}}, "window",
-        "host_memory_growth (leak) is no emergency: it waits for a window (restart.windows), and there is none"),
+        "host_memory_growth (leak) is not an emergency: it waits for a window (restart.windows), and there is none"),
     "another rank of its gang": (
         {"facts": {"gang": (Answer(name="dp-1", allows=False, text="it is loading"),)}}, "gang",
         "dp-1 of its gang: it is loading"),

@@ -60,7 +60,7 @@ WRONG = {
         TLS + "  client_auth_type: RequireAndVerifyClientCert\n", "tls_server_config.client_ca_file: is missing"),
     "unverified certificates": (
         TLS + "  client_auth_type: RequireAnyClientCert\n", "would take a certificate without verifying it"),
-    "no way of asking": (TLS + "  client_auth_type: always\n", "'always' is no client_auth_type"),
+    "no way of asking": (TLS + "  client_auth_type: always\n", "'always' is not a client_auth_type"),
     "names without certificates": (TLS + "  client_allowed_sans: [a]\n", "clients need no certificate"),
     "an old TLS": (TLS + "  min_version: TLS10\n", "'TLS10' is broken, and not served"),
     "no TLS": (TLS + "  min_version: SSL\n", "'SSL' is no TLS version"),
@@ -73,10 +73,10 @@ WRONG = {
     "a header of another kind": (
         "http_server_config: {headers: {Server: x}}", "'Server' is not among the headers that can be set"),
     "a header of two lines": (
-        'http_server_config: {headers: {X-Frame-Options: "a\\nB: c"}}', "X-Frame-Options is no line of text"),
+        'http_server_config: {headers: {X-Frame-Options: "a\\nB: c"}}', "X-Frame-Options is not a line of text"),
     "a password in place of its hash": (
-        "basic_auth_users: {ana: hunter2hunter2}", "basic_auth_users.ana: the value (not shown) is no bcrypt hash"),
-    "a number in place of a hash": ("basic_auth_users: {ana: 123456}", "the value (not shown) is no bcrypt hash"),
+        "basic_auth_users: {ana: hunter2hunter2}", "basic_auth_users.ana: the value (not shown) is not a bcrypt hash"),
+    "a number in place of a hash": ("basic_auth_users: {ana: 123456}", "the value (not shown) is not a bcrypt hash"),
     "a hash that takes a day": (
         f"basic_auth_users: {{ana: {HASH[:4]}31{HASH[6:]}}}", "a cost of 31 is not between 4 and 14"),
     "a user with a colon": (f'basic_auth_users: {{"a:b": {HASH}}}', "'a:b' cannot be sent as a user's name"),

@@ -60,8 +60,8 @@ async def read(*arguments):
 
 
 ANSWERS = [
-    (answers(status="401 Unauthorized"), "HTTP 401: it wants a key: put it into a file, and name that in scrape.api_key_file"),
-    (answers(status="403 Forbidden"), "HTTP 403: it wants a key"),
+    (answers(status="401 Unauthorized"), "HTTP 401: API key required: put it in a file and set scrape.api_key_file"),
+    (answers(status="403 Forbidden"), "HTTP 403: API key required"),
     (answers(status="302 Found", headers={"Location": "https://sso.example.org/login"}),
      "HTTP 302: it redirects to https://sso.example.org/login"),
     (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),

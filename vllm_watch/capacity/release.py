@@ -61,7 +61,9 @@ def parse_release(text: str | None) -> Release:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())
     if not found:
-        raise WatchError(f"'{text}' is not a vLLM release", "write it as vllm --version does: 0.11.0")
+        raise WatchError(
+            f"'{text}' is not a vLLM release", "write it as vllm --version does: 0.11.0"
+        )
     minor = int(found[1]), int(found[2])
     patch = int(found[3]) if found[3] else _LAST_PATCHES.get(minor, 0)
     return Release(*minor, patch)

@@ -12,7 +12,7 @@ HELP = """\
 Look at a running vllm-watch in the terminal: what is wrong first, with its evidence and what to do; the
 engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. Needs the extra
 `top` (pip install 'vllm-watch[top]') and a daemon: start one with `vllm-watch run` or `vllm-watch demo`.
-Where the output is no terminal, and with --once, it is told once as text. NO_COLOR takes the colours away.
+With --once, or if the output is not a terminal, it prints once as text. NO_COLOR takes the colours away.
 
 examples:
   vllm-watch top
@@ -28,8 +28,10 @@ keys: arrows select, s sorts, / filters, q quits
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which daemon to look at."""
     connection.add_daemon(parser)
-    parser.add_argument("--once", action="store_true", help="tell it once, as text, and end")
-    parser.add_argument("--json", action="store_true", help="tell it once, as one JSON object")
+    parser.add_argument("--once", action="store_true", help="print once as text and exit")
+    parser.add_argument(
+        "--json", action="store_true", help="print once as one JSON object and exit"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

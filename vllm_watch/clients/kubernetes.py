@@ -97,7 +97,7 @@ def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
     if not host:
-        cause = "this is no Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
+        cause = "this is not a Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
         raise KubernetesError(cause, "run vllm-watch in the cluster", sent=False)
     if not (folder / "token").exists():
         remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
@@ -234,7 +234,7 @@ async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
         async for line in lines:
             event = json_text.read(line)
             if not isinstance(event, dict):
-                raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
+                raise ValueError("an event is not an object")  # noqa: TRY004 - of the text, not of the code
             if not take(event):
                 return
 

@@ -25,7 +25,7 @@ def check_port(facts: Facts) -> Iterator[Finding]:
         return
     port = port_of(command.text("port"))
     if port is None:
-        yield Finding("port", PROBLEM, f"--port {command.text('port')} is no port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
+        yield Finding("port", PROBLEM, f"--port {command.text('port')} is not a port from 1 to {_PORT_MAX}", "wrong_flag", (Fix("take vLLM's usual one", command.shown(port=str(DEFAULT_PORT))),))  # fmt: skip
     elif facts.listeners is None:
         yield Finding("port", UNKNOWN, f"who listens on port {port} cannot be read from /proc/net")
     elif in_the_way := [each for each in facts.listeners if _collides(each, facts, port)]:

@@ -107,4 +107,4 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 def _is_number(cause: str) -> bool:
     """A value that is no number is refused by vLLM too; a type that we do not know may be newer than we."""
-    return "is no number" in cause or "is not above" in cause or "does not divide" in cause or "invalid" in cause  # fmt: skip
+    return "is not a number" in cause or "is not above" in cause or "does not divide" in cause or "invalid" in cause  # fmt: skip

@@ -65,7 +65,7 @@ def read(document: Mapping[str, Any]) -> list[Alert]:
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > ALERTS_MAX:
-        raise WatchError("alerts is no list", "Send it from Alertmanager's webhook_configs")
+        raise WatchError("alerts is not a list", "Send it from Alertmanager's webhook_configs")
     return [_alert(each) for each in alerts]
 
 

@@ -35,7 +35,7 @@ async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, que
         result = data["result"]
         series = result if data["resultType"] != "scalar" else [{"metric": {}}]
         if not isinstance(series, list):
-            raise TypeError("the result is no list")
+            raise TypeError("the result is not a list")
         labels = [json.dumps(each["metric"], sort_keys=True) for each in series]
     except _TROUBLE as error:
         return _unasked(name, error)

@@ -154,7 +154,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
-    text = f"{_what(request)} is no emergency: it waits for a window (restart.windows), and there is none"
+    text = f"{_what(request)} is not an emergency: it waits for a window (restart.windows), and there is none"
     return Refusal(text)
 
 

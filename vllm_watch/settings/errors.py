@@ -38,7 +38,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "model_attributes_type": ("{value} is not a group of keys", "write KEY: VALUE lines there"),
     "tuple_type": ("{value} is not a list", "write a list, one item per line, each begun with '- '"),
     "too_long": ("has {actual_length} entries, more than {max_length}", "split them between several vllm-watches"),
-    "invalid_key": ("is no key", "write keys as text; " + _DOCS),
+    "invalid_key": ("is not a key", "write keys as text; " + _DOCS),
     "missing": ("is missing", "add it; " + _DOCS),
 }  # fmt: skip
 

@@ -41,7 +41,8 @@ def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
         # Not shown: many would put the URL itself here.
         raise problem(
-            "the value (not shown) is no name of a variable", "write a name such as NOTIFY_URLS"
+            "the value (not shown) is not the name of a variable",
+            "write a name such as NOTIFY_URLS",
         )
     return value
 

@@ -134,7 +134,7 @@ class Overrides:
         remedy = (
             f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
         )
-        self.errors.append(ConfigError(f"{variable}: is no variable of vllm-watch", remedy))
+        self.errors.append(ConfigError(f"{variable}: is not a variable of vllm-watch", remedy))
 
 
 def _variable(path: KeyPath) -> str:

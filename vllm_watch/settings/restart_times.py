@@ -15,7 +15,7 @@ def _zone(value: str) -> str:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
         raise problem(
-            f"{quoted(value)} is no time zone", "write one such as Europe/Berlin"
+            f"{quoted(value)} is not a time zone", "write one such as Europe/Berlin"
         ) from None
     return value
 
@@ -27,7 +27,7 @@ def _moment(value: Any) -> Any:
         return datetime.fromisoformat(value)
     except ValueError:
         remedy = "write it as 2026-12-24T08:00:00+01:00"
-        raise problem(f"{quoted(value)} is no date and time", remedy) from None
+        raise problem(f"{quoted(value)} is not a date and time", remedy) from None
 
 
 def _with_zone(value: datetime) -> datetime:
@@ -55,7 +55,7 @@ def _cron(value: str) -> str:
             CronTrigger.from_crontab(value, timezone="UTC")
         except ValueError as error:
             remedy = "write five fields: minute hour day month weekday, such as 0 4 * * sun"
-            raise problem(f"{quoted(value)} is no cron expression ({error})", remedy) from None
+            raise problem(f"{quoted(value)} is not a cron expression ({error})", remedy) from None
     return value
 
 

@@ -52,7 +52,7 @@ def _auth_type(value: Any) -> Any:
         cause = f"{quoted(value)} would take a certificate without verifying it"
         raise problem(cause, "write VerifyClientCertIfGiven or RequireAndVerifyClientCert")
     if value not in _AUTH_TYPES:
-        raise problem(f"{quoted(value)} is no client_auth_type", f"write one of {', '.join(_AUTH_TYPES)}")  # fmt: skip
+        raise problem(f"{quoted(value)} is not a client_auth_type", f"write one of {', '.join(_AUTH_TYPES)}")  # fmt: skip
     return value
 
 
@@ -84,7 +84,7 @@ def _hash(value: Any) -> Any:
     if match is None:
         # Not shown: it may be the password itself.
         remedy = "write the output of: htpasswd -nBC 10 '' | tr -d ':\\n'"
-        raise problem("the value (not shown) is no bcrypt hash", remedy)
+        raise problem("the value (not shown) is not a bcrypt hash", remedy)
     if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's own least
         cause = f"a cost of {int(match[1])} is not between 4 and {BCRYPT_COST_MAX}"
         raise problem(cause, "make the hash again: htpasswd -nBC 10 '' | tr -d ':\\n'")
@@ -99,7 +99,7 @@ def _headers(value: Any) -> Any:
             cause = f"{quoted(name)} is not among the headers that can be set"
             raise problem(cause, f"write some of {', '.join(_HEADERS)}")
         if not isinstance(text, str) or not text.isascii() or not text.isprintable():
-            raise problem(f"{name} is no line of text", "put its value in quotes, on one line")
+            raise problem(f"{name} is not a line of text", "put its value in quotes, on one line")
     return value
 
 

@@ -68,7 +68,7 @@ def _time(text: str) -> time:
     if (hours, minutes) == (24, 0):
         return time(0)
     if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock
-        raise ValueError(f"{text} is no time of day")
+        raise ValueError(f"{text} is not a time of day")
     return time(hours, minutes)
 
 
@@ -78,7 +78,7 @@ def _days(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         for name in (first, last or first):
             if name not in DAYS:
-                raise ValueError(f"{name!r} is no day: write {', '.join(DAYS)}")
+                raise ValueError(f"{name!r} is not a day: write {', '.join(DAYS)}")
         begin, end = DAYS.index(first), DAYS.index(last or first)
         found.update((begin + step) % 7 for step in range((end - begin) % 7 + 1))
     return frozenset(found)

@@ -153,7 +153,7 @@ class CanarySource:
         if call.outcome == "ok":
             if said.get("choices"):
                 return Asked(_canary("ok", call.latency_s, None, engine), call)
-            text = "the answer is no completion"
+            text = "the answer is not a completion"
             problem = WatchError(f"{url}: {text}", _OTHER_REMEDY)
             return Asked(_canary("refused", call.latency_s, text, engine), call, problem)
         if call.outcome == "http":

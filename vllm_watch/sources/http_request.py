@@ -57,7 +57,7 @@ def place(url: str) -> Place:
     port = parts.port if parts.port is not None else usual
     host = f"[{name.partition('%')[0]}]" if ":" in name else name
     if _NO_HOST(host):
-        raise ValueError("the URL's host is no name")
+        raise ValueError("the URL's host is not a name")
     query = f"?{quote(parts.query, safe=_PATH_SAFE + '?')}" if parts.query else ""
     return Place(
         Origin(parts.scheme, name, port),

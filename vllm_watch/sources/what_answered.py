@@ -45,7 +45,7 @@ async def ask(
         try:
             key = await asyncio.to_thread(read_key, key_file)
         except OSError as error:
-            said = f"HTTP {call.status}: it wants a key, and the API key file cannot be read: {error.strerror}"
+            said = f"HTTP {call.status}: API key required, and the API key file cannot be read: {error.strerror}"
             return _saying(answer, said)
         answer = await http.get(session, url, limits, headers | {"Authorization": f"Bearer {key}"})
         if answer.call.status in (401, 403):
@@ -89,7 +89,7 @@ def _saying(answer: http.Answer, text: str | None) -> http.Answer:
 def _in_words(answer: http.Answer) -> str | None:
     call, status = answer.call, answer.call.status
     if status in (401, 403):
-        return f"HTTP {status}: it wants a key: put it into a file, and name that in scrape.api_key_file"
+        return f"HTTP {status}: API key required: put it in a file and set scrape.api_key_file"
     if status == 503 and _SCALES in answer.body:  # noqa: PLR2004
         return SCALING
     if status is not None and 300 <= status < 400:  # noqa: PLR2004 - the redirects
@@ -97,7 +97,7 @@ def _in_words(answer: http.Answer) -> str | None:
         return f"HTTP {status}: it redirects to {where}: if vLLM is there, name that" if where else None  # fmt: skip
     if status == 404:  # noqa: PLR2004
         path = urlsplit(answer.url).path
-        return f"HTTP 404: nothing at {path}: another server, or a path too much or too little in the URL"
+        return f"HTTP 404: nothing at {path}: wrong server, or wrong path in the URL"
     if call.outcome == "tls" and any(word in (call.error or "").upper().replace(" ", "_") for word in _NO_TLS):  # fmt: skip
         return "it speaks plain HTTP, and was asked in TLS: write http:// in its URL"
     return None

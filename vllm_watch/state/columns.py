@@ -17,5 +17,5 @@ def unpacked(text: object) -> dict[str, Any]:
     """Return what was packed. Raises TypeError or ValueError for what is damaged."""
     found = json_text.read(text)  # type: ignore[arg-type]
     if not isinstance(found, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     return found

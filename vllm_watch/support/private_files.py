@@ -41,5 +41,5 @@ def opener(path: str, flags: int) -> int:
 
 
 def _link(path: str) -> OSError:
-    said = "a link stands there, and nothing is written through links: remove it"
+    said = "is a symlink; refusing to write through it: remove it"
     return OSError(errno.ELOOP, said, path)

@@ -136,7 +136,7 @@ async def test_daemon_that_is_not_there_did_nothing(daemon, tmp_path):
 async def test_what_is_no_engine_api_is_refused(daemon):
     """An answer that is JSON and nothing of a container is not trusted."""
     daemon.container = ["what"]
-    assert "is no Engine API" in await hook(daemon.path).refusal(CALL)
+    assert "is not an Engine API" in await hook(daemon.path).refusal(CALL)
 
 
 @pytest.mark.parametrize("policy", ["", "no", "on-failure", "always", "unless-stopped"])

@@ -126,7 +126,7 @@ async def test_server_that_is_away_did_nothing(cluster):
     assert "cannot be asked" in await hook.refusal(CALL)
     assert (await hook.restart(CALL)).outcome == "failed"
     nowhere = kubernetes_hook.Hook(KubernetesHook(name="a"), base.Tools(environ={}))
-    assert "this is no Kubernetes pod" in await nowhere.refusal(CALL)
+    assert "this is not a Kubernetes pod" in await nowhere.refusal(CALL)
     assert (await nowhere.restart(CALL)).outcome == "failed"
     assert [each.ok for each in await nowhere.rehearse(CALL)] == [False]
 

@@ -121,7 +121,7 @@ async def test_rest_and_hour(tmp_path: Path) -> None:
 NEVER_A_YES = {
     "no rights": (lambda: status(403, "Forbidden", "leases is forbidden"), "docs/locks.md"),
     "a server with troubles": (lambda: status(500, "InternalError", "etcdserver: leader changed"), "leader changed"),
-    "garbage": (lambda: web.Response(text="<html>"), "is no Lease"),
+    "garbage": (lambda: web.Response(text="<html>"), "is not a Lease"),
     "a redirect": (lambda: web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), "HTTP 302"),
 }  # fmt: skip
 

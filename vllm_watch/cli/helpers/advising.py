@@ -91,7 +91,9 @@ def _of_recording(trace: Path) -> dict[str, Advised]:
             first_t.setdefault(raw.target, raw.t)
             last_t[raw.target] = raw.t
     if not watches:
-        raise WatchError(f"{trace} holds no observations", "give a recording of ten minutes or more")
+        raise WatchError(
+            f"{trace} holds no observations", "give a recording of ten minutes or more"
+        )
     return {
         name: Advised(
             watch.signals.advice if watch.signals else (),

@@ -57,7 +57,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
     try:
         return _container(json_text.read(body))
     except (ValueError, KeyError, TypeError, AttributeError):
-        cause = f"what answers at {socket} is no Engine API"
+        cause = f"what answers at {socket} is not an Engine API"
         raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
 
 

@@ -141,12 +141,12 @@ class Shared:
         try:
             said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
-            raise ValueError(f"what the API server gave for {self} is no Lease") from None
+            raise ValueError(f"what the API server gave for {self} is not a Lease") from None
         if said is None:
             other = (found.get("spec") or {}).get("holderIdentity")
             if other:
                 raise ValueError(
-                    f"{self} belongs to {other}, which is no vllm-watch; set lock.name"
+                    f"{self} belongs to {other}, which is not a vllm-watch; set lock.name"
                 )
             return Record()
         try:

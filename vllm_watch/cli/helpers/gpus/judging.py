@@ -65,7 +65,9 @@ def show(
         _print(judgement, as_json=as_json, local=False)
         return judgement
     if not procfs.is_dir():
-        raise WatchError(f"--procfs {procfs}: no such folder", "give the path where the host's /proc is mounted")
+        raise WatchError(
+            f"--procfs {procfs}: no such folder", "give the path where the host's /proc is mounted"
+        )
     printed = lambda now: _print(now, as_json=as_json, local=True, clear=watch)  # noqa: E731
     judgement = asyncio.run(_of_host(procfs, printed if watch else None))
     if not watch:

@@ -251,7 +251,8 @@ class Daemon:
             body = await self._get(session, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise WatchError(
-                f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}", "is it running there?"
+                f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}",
+                "is it running there?",
             ) from None
         try:
             # In a thread: a thousand targets take longer to read than a key may wait.
