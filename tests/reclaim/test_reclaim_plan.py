@@ -149,7 +149,7 @@ def test_memory_of_nobody():
     """Told to who names a process in its place."""
     found = decide(77777, gpu(orphan(5000), extra_gib=40))
     assert isinstance(found, Refusal)
-    assert "40.0 GiB on GPU 0 are no process's" in found.cause
+    assert "40.0 GiB on GPU 0 belong to no process" in found.cause
     assert "nvidia-smi --gpu-reset -i 0" in found.remedy
 
 

@@ -262,7 +262,7 @@ def _no_holder(
         )
     for gpu in gpus:
         if gpu.unaccounted.verdict == STALE:
-            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} are no process's"
+            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} belong to no process"
             return Refusal(cause=f"{cause}, and {text}", remedy=gpu.unaccounted.remedy or "reboot")
     return Refusal(
         cause=cause, remedy="vllm-watch gpus shows who holds GPU memory", final=not there

@@ -140,7 +140,7 @@ class RestartSettings(Sections):
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"
-            cause = f"{quoted(self.hook)} is no hook"
+            cause = f"{quoted(self.hook)} is not a hook"
             found.append(Problem(("hook",), cause, f"write the name of one: {known}"))
         if self.mode in ("approve", "auto"):
             if not self.hook:
