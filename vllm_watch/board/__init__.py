@@ -1,1 +1,1 @@
-"""The latest results of every watched thing, written once per scrape and read by export, restarts and notifications."""
+"""The latest results, written once per scrape, read by all else."""

@@ -1,7 +1,6 @@
 """The latest results: written by the daemon, read by every view.
 
-So a scrape of the watcher or an open page triggers no collection, and a removed target leaves every view at once. All
-of it runs in one event loop, without waits or locks.
+So no view triggers a collection, and a removed target leaves all at once. One event loop, no waits, no locks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +27,10 @@ from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 BEFORE_SECONDS = 120.0
-"""Part of a chart before the incident: the usual values and the lead-up."""
+"""Part of a chart before the incident."""
 
 FROZEN_ENGINES_MAX = 4
-"""Engines whose charts are kept for an incident of a whole server, 4.3 KB each."""
+"""Charts kept for a whole server's incident, 4.3 KB per engine."""
 
 
 @dataclass(slots=True)
@@ -41,8 +40,8 @@ class TargetEntry:
     target: Target
     interval_seconds: float
     signals: TargetSignals | None = None  # None: not scraped yet
-    looked: Looked | None = None  # the last scrape of this run of the watcher
-    late_seconds: float | None = None  # delay of the last scrape against its schedule
+    looked: Looked | None = None  # by this run
+    late_seconds: float | None = None  # delay against the schedule
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -50,13 +49,13 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
-    restart_news: RestartNews | None = None  # of our own restart; None: none since the start
-    revision: int = 0  # grows with each change, for caches of rendered views
+    restart_news: RestartNews | None = None  # None: none since the start
+    revision: int = 0  # grows with each change
 
 
 @dataclass(slots=True)
 class Past:
-    """A target's stored history of an earlier run of the watcher."""
+    """A target's history stored by an earlier run."""
 
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -64,27 +63,24 @@ class Past:
 
 
 class Board:
-    """The latest results of every target and of the host's GPUs.
-
-    `window_seconds`: the window of rates and quantiles (shown, not used).
-    """
+    """`window_seconds`: the window of rates and quantiles (shown, not used)."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
         self.gpus: GpuReading | None = None
-        self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading
+        self.holders: dict[str, GpuHolders] = {}  # by UUID
         self.host_sources: dict[str, SourceHealth] = {}
-        self.external_url: str | None = None  # public address of the page, without a trailing slash
-        self.links: Mapping[str, str] = {}  # name → URL template, for the page
+        self.external_url: str | None = None  # without a trailing slash
+        self.links: Mapping[str, str] = {}  # name → URL template
         self.store: StoreHealth | None = None  # None: no state folder
         self.web: WebHealth | None = None  # None: no web configuration
-        self.takes_tokens = False  # True if tokens for changes are configured
-        self.nothing_watched: str | None = None  # the reason for having no target
+        self.takes_tokens = False  # tokens are configured
+        self.nothing_watched: str | None = None  # why there is no target
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
-        self.past: dict[str, Past] = {}  # by target name, until that target is added
+        self.past: dict[str, Past] = {}  # by target name, until it is added
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
@@ -94,7 +90,6 @@ class Board:
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
 
     def add_target(self, target: Target, interval_seconds: float) -> None:
-        """Add a target; replace identity and interval of a known one."""
         entry = self._targets.get(target.name)
         if entry is None:
             past = self.past.pop(target.name, None) or Past()
@@ -108,7 +103,7 @@ class Board:
         self.listeners.mark(changed=target.name)
 
     def remove_target(self, name: str) -> None:
-        """Remove a target and its series, once its incidents have ended; an unknown name is not an error."""
+        """Remove a target whose incidents have ended; unknown names are ignored."""
         if self._targets.pop(name, None) is not None:
             self.listeners.mark(gone=name)
 
@@ -122,11 +117,10 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Publish the results of one scrape; drop them if the target was removed meanwhile.
+        """Publish one scrape's results, unless the target was removed meanwhile.
 
-        `incidents` are the target's open ones; `events` may concern other targets and the watcher itself. `calls` are
-        the sources that were called, at `looked`. `late_seconds`: delay of the scrape against its schedule; None:
-        unscheduled.
+        `incidents` are the target's open ones; `events` may be of others, too. `calls` are the sources called, at
+        `looked`. `late_seconds`: delay against the schedule; None: unscheduled.
         """
         entry = self._targets.get(signals.target)
         if entry is not None:
@@ -162,7 +156,6 @@ class Board:
             history.push(signals.t, now)
 
     def tell(self, events: Iterable[IncidentEvent]) -> None:
-        """Apply incident events in order; drop those of a target removed meanwhile."""
         for event in events:
             incident = event.incident
             entry = self.entry(incident.target)
@@ -192,27 +185,24 @@ class Board:
         return kept or Charts(incident.resolved_t or incident.updated_t, SPANS[0], {})
 
     def entry(self, name: str) -> TargetEntry | None:
-        """Return the entry of a target, the watcher or this host, or None."""
         for entry in (self.own, self.host):
             if name == entry.target.name:
                 return entry
         return self._targets.get(name)
 
     def all_entries(self) -> tuple[TargetEntry, ...]:
-        """Return every entry that can have open incidents."""
         return (self.own, self.host, *self._targets.values())
 
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """Restore incidents open at the watcher's restart; `opened`: totals by kind."""
+        """`opened`: totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
             entry.incidents.opened.update(opened)
 
     def show_restart(self, target: str, plan: RestartPlan | None, counts: RestartCounts) -> None:
-        """Publish a target's restart plan and counts, if they changed."""
         entry = self._targets.get(target)
         if entry is None or (entry.restart, entry.restart_counts) == (plan, counts):
             return
@@ -229,9 +219,9 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Publish a GPU reading and its judgement; GPUs missing from it are dropped with their counts.
+        """Publish a GPU reading; GPUs missing from it are dropped with their counts.
 
-        `incidents` are the host's open ones. A reading with `gpus` None does not list GPUs: counts are kept.
+        `incidents` are the host's open ones. With `gpus` None the counts are kept.
         """
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
@@ -248,10 +238,9 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """Count one finished call to a source; drop it if the target was removed meanwhile.
+        """Count one finished call to a source.
 
-        `target` is "" for a source of the whole host; `outcome` is one of observation.OUTCOMES or a GpuReading.status;
-        `at` is Unix seconds.
+        `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status.
         """
         if not target:
             sources = self.host_sources
@@ -263,7 +252,7 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Subscribe to changes until `unlisten`. Raises TooManyListenersError."""
+        """Subscribe until `unlisten`. Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:
@@ -271,7 +260,7 @@ class Board:
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:
-    """Return the affected engines' charts from before the incident to its end or the last scrape."""
+    """Return the affected engines' charts from before the incident to its end or now."""
     last_t = entry.signals.t if entry.signals else incident.updated_t
     t = last_t if incident.resolved_t is None else incident.resolved_t
     seconds = ring_seconds(t - incident.began_t + BEFORE_SECONDS)

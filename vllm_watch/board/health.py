@@ -1,24 +1,23 @@
-"""Health of the watcher's parts: sources, state folder, web configuration, notifiers."""
+"""Health of the watcher's parts."""
 
 from dataclasses import dataclass, field
 
-# A machine without a driver did answer, so not an error; but it gave no reading, so not a success.
+# It answered, so not an error; but gave no reading, so not a success.
 _NEITHER = frozenset({"no_driver"})
 
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Results of the calls to one source since the watcher started."""
+    """Calls to one source since the start."""
 
     outcome: str = ""  # of the last call
     last_call_timestamp_seconds: float | None = None
     last_success_timestamp_seconds: float | None = None
     duration_seconds: float | None = None  # of the last call
     calls: int = 0
-    errors: dict[str, int] = field(default_factory=dict)  # by outcome other than "ok"
+    errors: dict[str, int] = field(default_factory=dict)  # by outcome, except "ok"
 
     def count(self, outcome: str, duration_seconds: float, at: float) -> None:
-        """Count one finished call."""
         self.outcome = outcome
         self.last_call_timestamp_seconds = at
         self.duration_seconds = duration_seconds
@@ -31,16 +30,16 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the watcher started."""
+    """The state folder since the start."""
 
     folder: str
-    ok: bool = True  # the last attempt was written
-    because: str | None = None  # cause of a failure
+    ok: bool = True  # at the last attempt
+    because: str | None = None
     last_success_timestamp_seconds: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # by reason
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """Count one attempt; `reason` and `because` are None if it succeeded."""
+        """`reason` and `because` are None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t
@@ -48,14 +47,14 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count entries lost from the charts' file; obstacles to writing are reported for the state file already."""
+        """Count lost entries of the charts' file; the state file reports failed writes of both."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
 class WebHealth:
-    """The web configuration since the watcher started."""
+    """The web configuration since the start."""
 
     file: str
     problem: str | None = None  # why the current file is not used
@@ -64,7 +63,7 @@ class WebHealth:
 
     @property
     def because(self) -> str | None:
-        """Return why an older configuration is in use and the remedy; None: the file is in use."""
+        """Return why an older configuration is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"
@@ -75,17 +74,17 @@ NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 @dataclass(slots=True)
 class NotifierHealth:
-    """One notifier since the watcher started."""
+    """One notifier since the start."""
 
     kind: str
     ok: bool | None = None  # of the last try; None: none yet
-    because: str | None = None  # why it fails now
-    queue: int = 0  # notifications to be sent
+    because: str | None = None
+    queue: int = 0  # unsent notifications
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Count results; an empty outcome updates only the queue length."""
+        """An empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

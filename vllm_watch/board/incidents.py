@@ -12,14 +12,14 @@ RESOLVED_MAX = 200  # some hours of a bad day; older ones are in the log
 
 @dataclass(slots=True)
 class TargetIncidents:
-    """One target's open incidents by id, and the number opened by kind."""
+    """One target's open incidents by id, and totals by kind."""
 
     open: dict[str, Incident] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
 class Incidents:
-    """All open incidents, and the last RESOLVED_MAX that ended."""
+    """All open incidents, and the last RESOLVED_MAX ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}  # by id
@@ -27,7 +27,6 @@ class Incidents:
         self._charts: dict[str, Charts] = {}  # by id, of resolved incidents
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
-        """Apply one event of a target."""
         incident = event.incident
         if not incident.open:
             of.open.pop(incident.id, None)
@@ -40,7 +39,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Update an open incident from the last scrape, which emits no event; return True if it changed."""
+        """Update an open incident without an event; return True if it changed."""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False
@@ -59,18 +58,16 @@ class Incidents:
                 self._charts.pop(oldest, None)
 
     def keep_charts(self, name: str, charts: Charts) -> None:
-        """Keep the charts of an ended incident as long as the incident itself."""
         if name in self._resolved and charts.engines:
             self._charts[name] = charts
 
     def charts_of(self, name: str) -> Charts | None:
-        """Return the kept charts of an ended incident."""
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """Return the incident; None: unknown, or it ended too long ago."""
+        """Return it, or None if unknown or ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """Return open incidents in display order, then ended ones, newest first."""
+        """Return open ones in display order, then ended ones, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

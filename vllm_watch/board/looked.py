@@ -1,4 +1,4 @@
-"""The time of a scrape by both clocks, and whether its result is fresh enough to act on."""
+"""A scrape's time by both clocks, and its freshness."""
 
 import time
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ FRESH_SECONDS_MIN = 1.0
 """At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The two clocks drift apart by milliseconds a minute: a larger step means that the clock was set, or that the machine
-slept (the monotonic clock stops then)."""
+"""The clocks drift apart by milliseconds a minute: a larger step is a set clock or a sleep (which stops the monotonic
+clock)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,24 +17,23 @@ class Looked:
 
     t: float  # Unix seconds
     monotonic_s: float
-    fresh_seconds: float  # how long the result is valid
-    pids: frozenset[int] = frozenset()  # known processes of the engines on this host
+    fresh_seconds: float
+    pids: frozenset[int] = frozenset()  # engines' known processes here
 
     @classmethod
     def now(cls) -> "Looked":
-        """Return the clocks now, at the start of a scrape."""
         return cls(time.time(), time.monotonic(), 0.0)
 
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Return a copy that is valid for two intervals plus the duration of two scrapes."""
+        """Return a copy valid for two intervals and the duration of two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why the result must not be acted on, or None if it is fresh."""
+        """Return why it must not be acted on, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,18 +1,15 @@
-"""State of restarts per target: pending requests and their blockers, current and past attempts.
-
-The fields are the API's keys; the API calls a check of the guard a gate.
-"""
+"""Restarts per target: requests, blockers, attempts. The fields are the API's keys; a gate is a check of the guard."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""Attempts shown per target; the journal has all."""
+"""The journal has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A refusal by one of the guard's checks."""
+    """A check's refusal."""
 
     gate: str  # slug
     text: str
@@ -30,11 +27,11 @@ class Waiting:
     schedule: str | None = None
     approved_by: str | None = None
     expires_timestamp_seconds: float | None = None
-    verdict: str | None = None  # None: not decided yet
+    verdict: str | None = None
     gate: str | None = None  # the check that decided
     text: str = "not decided yet"
     until_timestamp_seconds: float | None = None
-    gates: tuple[Gate, ...] = ()  # all that refuse, in the order of the checks
+    gates: tuple[Gate, ...] = ()  # all that refuse, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ class AttemptShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """An operator paused all restarts."""
+    """An operator's pause of all restarts."""
 
     actor: str
     reason: str
@@ -66,39 +63,35 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPlan:
-    """Everything about one target's restarts."""
+    """One target's restarts."""
 
     mode: str
     hook: str
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
-    last: AttemptShown | None = None  # last ended, including dry runs
-    past: tuple[AttemptShown, ...] = ()  # last PAST_MAX ended, newest first
+    last: AttemptShown | None = None  # including dry runs
+    past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = (
-        None  # why the journal cannot be written: nothing is restarted then
-    )
+    journal_trouble: str | None = None  # why it cannot be written: nothing is restarted then
     breaker: str | None = None  # why only an operator may retry
     budget_remaining: int | None = None  # of its group; None: unknown
-    payoff_ratio: float | None = None  # of the last restart with a measured payoff
+    payoff_ratio: float | None = None  # of the last measured restart
     next_scheduled_timestamp_seconds: float | None = None
 
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the watcher started."""
+    """Counts since the start."""
 
-    outcomes: Mapping[tuple[str, str], int] = field(
-        default_factory=dict
-    )  # (trigger, outcome) → count
+    outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)  # by blocker
 
 
 @dataclass(slots=True)
 class RestartState:
-    """State shared by the whole watcher."""
+    """State of the whole watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None
-    people: bool = False  # True if tokens for changes are configured
+    people: bool = False  # tokens are configured

@@ -1,7 +1,6 @@
 """Changes of the board since a listener last read it.
 
-A listener holds sets of names, not a queue of events: a slow one has at most one mark per target and incident, and
-always reads the newest state of each.
+A listener holds sets of names, not a queue: at most one mark per target and incident, always the newest state.
 """
 
 import asyncio
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
-LISTENERS_MAX = 64  # open pages; each costs a socket and a share of every publish
+LISTENERS_MAX = 64  # each costs a socket and a share of every publish
 
 
 class TooManyListenersError(WatchError):
@@ -18,28 +17,27 @@ class TooManyListenersError(WatchError):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes since the listener's last read, each list sorted by name."""
+    """Changes since the last read, sorted by name."""
 
     targets: list[str]  # added or updated
-    gone: list[str]  # removed
-    incidents: list[str]  # ids: opened, changed or ended
-    gpus: bool  # True for a new GPU reading
+    gone: list[str]
+    incidents: list[str]  # opened, changed or ended
+    gpus: bool  # new reading
 
 
 class Updates:
     """One listener's marks."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()  # names of targets added or updated
-        self.gone: set[str] = set()  # names of targets removed
-        self.incidents: set[str] = set()  # ids of incidents opened, changed or ended
-        self.gpus = False  # True for a new GPU reading
-        self.closed = asyncio.Event()  # set when the server stops
-        self.urgent = asyncio.Event()  # set while an urgent mark is pending
+        self.changed: set[str] = set()  # added or updated
+        self.gone: set[str] = set()
+        self.incidents: set[str] = set()  # opened, changed or ended
+        self.gpus = False  # new reading
+        self.closed = asyncio.Event()  # at shutdown
+        self.urgent = asyncio.Event()  # an urgent mark is pending
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
-        """Return when something changed or the listener was closed."""
         await self._marked.wait()
 
     def close(self) -> None:
@@ -55,7 +53,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Mark a target as changed or gone, or an incident; with none of them, a new GPU reading."""
+        """Without arguments: a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -71,7 +69,7 @@ class Updates:
         self._marked.set()
 
     def take(self) -> Changes:
-        """Return the changes and clear the marks."""
+        """Return and clear the marks."""
         taken = Changes(
             sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
         )
@@ -86,7 +84,7 @@ class Updates:
 
 
 class Listeners:
-    """All current listeners, at most LISTENERS_MAX."""
+    """All listeners."""
 
     def __init__(self) -> None:
         self._all: set[Updates] = set()
@@ -95,7 +93,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Subscribe. Raises TooManyListenersError."""
+        """Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",
@@ -109,7 +107,6 @@ class Listeners:
         self._all.discard(updates)
 
     def close(self) -> None:
-        """Close all listeners at shutdown."""
         for updates in self._all:
             updates.close()
 
@@ -121,6 +118,6 @@ class Listeners:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Mark for all listeners; see Updates.mark."""
+        """Mark for all; see Updates.mark."""
         for updates in self._all:
             updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

@@ -1,7 +1,4 @@
-"""Share of the last 24 hours, 7 and 30 days in which a target served, and share that is unknown.
-
-About 900 bytes per target: seconds up and down per hour of the last day and per day (UTC) of the last 30.
-"""
+"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour of the last day and by day (UTC)."""
 
 import math
 from array import array
@@ -12,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more than needed: the current span is partial."""
+"""One more: the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -22,9 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Uptime over the last `seconds`: up share of the known time (None: nothing known), and unknown share of the
-    total.
-    """
+    """Up share of the known time (None: nothing known), and unknown share of the total."""
 
     seconds: float
     up_ratio: float | None
@@ -32,7 +27,7 @@ class Share:
 
 
 class _Ring:
-    """Seconds up and down in each of the last `size` spans of `span_s`."""
+    """Seconds up and down in the last `size` spans of `span_s`."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
@@ -51,7 +46,7 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Return seconds up, seconds down and length of the span of `t` and the `spans` - 1 before it."""
+        """Return seconds up, seconds down and total, of the last `spans` up to `t`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s
@@ -77,13 +72,12 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add the state (rank in board.day.STATES) of a scrape at Unix time `t`, valid for `seconds`."""
+        """Add a scrape's state (rank in board.day.STATES), valid for `seconds`."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)
 
     def shares(self, t: float) -> Sequence[Share]:
-        """Return the share for each of SPANS_DAYS up to Unix time `t`."""
         found = []
         for days in SPANS_DAYS:
             ring, spans = (self._hours, HOURS) if days == 1 else (self._days, days)
@@ -95,12 +89,11 @@ class Uptime:
         return found
 
     def export(self) -> bytes:
-        """Serialize for storage."""
         return self._hours.export() + self._days.export()
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is no uptime")
         uptime = cls()

@@ -1,4 +1,4 @@
-"""Sending of responses: headers, write timeout, compression; errors as JSON."""
+"""Responses: headers, write timeout, compression, JSON errors."""
 
 import asyncio
 import gzip
@@ -9,12 +9,12 @@ from aiohttp.typedefs import Handler
 
 from vllm_watch.export.status import to_json
 
-WRITE_SECONDS = 30.0  # per response; Prometheus itself gives up after 10 by default
-BODY_BYTES_MAX = 4096  # no request needs a body; a reload may carry an empty form
+WRITE_SECONDS = 30.0  # Prometheus gives up after 10 by default
+BODY_BYTES_MAX = 4096  # only a reload may carry an empty form
 BODY_SECONDS = 5.0
-LARGE_BODIES_PATH = "/api/v1/alertmanager"  # whole groups of alerts, from token holders
-_GZIP_BYTES_MIN = 1024  # below one packet or so, compression saves nothing
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms: not in the event loop
+LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts, by token
+_GZIP_BYTES_MIN = 1024  # below about one packet
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms: use a thread
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
@@ -22,7 +22,7 @@ _SERVED = (
     "and /gate/readiness"
 )
 HEADERS = {
-    # No inline script or style, no other origin: a model's name cannot become code.
+    # No inline script or style: a model's name cannot become code.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class TimedResponse(web.Response):
-    """A response that closes the connection if the client does not read it within WRITE_SECONDS."""
+    """Closes the connection of a client that reads longer than WRITE_SECONDS."""
 
     _transport: asyncio.Transport | None = None
 
@@ -57,11 +57,11 @@ class TimedResponse(web.Response):
 async def answer(
     request: web.Request, body: bytes, content_type: str, **headers: str
 ) -> web.Response:
-    """Return a response, gzipped if the client accepts that."""
+    """Gzip it if the client accepts that."""
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1 takes a third of the time of level 6; both shrink the body to a tenth.
+        # Level 1 takes a third of level 6's time for the same tenth.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -70,12 +70,12 @@ async def answer(
 
 
 async def json_answer(request: web.Request, text: str) -> web.Response:
-    """Return a response of serialized JSON."""
+    """Send serialized JSON."""
     return await answer(request, text.encode(), "application/json")
 
 
 def refusal(status: int, error: str, remedy: str) -> web.Response:
-    """Return an error with its cause and remedy."""
+    """Return cause and remedy as JSON."""
     body = to_json({"error": error, "remedy": remedy}).encode()
     return TimedResponse(status=status, body=body, content_type="application/json")
 
@@ -90,11 +90,11 @@ def _accepts_gzip(header: str) -> bool:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer routing errors (404, 405, 413) as JSON, like all errors."""
+    """Answer routing errors (404, 405, 413) as JSON."""
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # The client disconnected within its body or sent an invalid one: not our error to log.
+        # Disconnected or invalid body: not our error.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(
@@ -107,7 +107,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read a small body within BODY_SECONDS; refuse others. Alertmanager's is read by its handler."""
+    """Read small bodies quickly; Alertmanager's is left to its handler."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -1,8 +1,7 @@
 """Authorization of changes: named bearer tokens from files, compared in constant time.
 
-Wrong tokens are counted per address: after a few the client gets 429 and logging stops for a while. A valid token is
-always accepted, so a guesser behind the same address cannot lock its owner out. That is safe: tokens are too long to
-be guessed, and a comparison takes microseconds.
+After a few wrong tokens an address gets 429, and logging pauses. Valid tokens always pass, so a guesser cannot lock an
+owner out: tokens are too long to guess, and comparing takes microseconds.
 """
 
 import hashlib
@@ -22,16 +21,16 @@ from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Wrong tokens per address and minute; more are an attack or a loop."""
+"""Wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Requests per token and minute: a person needs a few, a looping script sends thousands."""
+"""Requests per token and minute: people send a few, a looping script thousands."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends a group every few seconds at most, and some hundred groups in an outage."""
+"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses with failures kept; the oldest are dropped."""
+"""Addresses with failures; the oldest are dropped."""
 
 
 class Auth:
@@ -39,16 +38,15 @@ class Auth:
 
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
         self._tokens = [TokenFile(each.name, each.file, each.may) for each in tokens]
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()  # by address
-        self._asked: dict[str, deque[float]] = {}  # by token; a hundred at most
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._asked: dict[str, deque[float]] = {}  # by token
 
     @property
     def exists(self) -> bool:
-        """Return True if any token is configured, so that changes are possible."""
         return bool(self._tokens)
 
     def actor(self, request: web.Request, right: str) -> str | web.Response:
-        """Return the token's name, or the response that refuses the caller."""
+        """Return the token's name, or a refusal."""
         caller = request.remote or "unknown"
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None
@@ -65,7 +63,7 @@ class Auth:
         return self.too_fast(found.name, right) or found.name
 
     def too_fast(self, actor: str, right: str) -> web.Response | None:
-        """Count a request of this actor; return the refusal if it exceeds the limit."""
+        """Count a request; return a refusal above the limit."""
         alerts = right == "alertmanager"
         asked = self._asked.setdefault(actor, deque())
         now_s = time.monotonic()
@@ -80,7 +78,7 @@ class Auth:
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Compare every token, also after a match, for constant time."""
+        """Compare every token: constant time."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
@@ -89,7 +87,7 @@ class Auth:
         return found
 
     def _count(self, caller: str, path: str) -> bool:
-        """Count a wrong token; return True if this address exceeds the limit."""
+        """Return True above the limit."""
         now_s = time.monotonic()
         recent = [t for t in self._failures.pop(caller, ()) if now_s - t < FAILURES_SECONDS]
         self._failures[caller] = [*recent, now_s][-FAILURES_MAX - 1 :]
@@ -120,4 +118,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # the raw bytes
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # raw bytes

@@ -1,11 +1,9 @@
 """/api/v1/events: changes sent to open pages as server-sent events.
 
-Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as in the
-status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in the status), `beat`
-(the watcher's clock and health: at least every four seconds).
+`hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
+`incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
 
-A page gets at most one batch per second, with the newest state; only an incident that opens, changes or ends is sent
-at once. A page that does not read loses its connection.
+At most one batch per second, with the newest state; incidents at once. A page that does not read is disconnected.
 """
 
 import asyncio
@@ -18,10 +16,10 @@ from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
-BATCH_SECONDS = 1.0  # fast enough for an eye, and bounds the work per page
-URGENT_SECONDS = 0.1  # minimum between two batches, so that a storm of incidents makes few
+BATCH_SECONDS = 1.0  # bounds the work per page
+URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
 BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
-WRITE_SECONDS = 10.0  # per part of a batch; a slower reader is gone or hopeless
+WRITE_SECONDS = 10.0  # a slower reader is gone or hopeless
 _EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 
 
@@ -33,7 +31,7 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Stream until the page leaves or stops reading, or the server stops."""
+        """Stream until the page leaves, stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:
@@ -45,7 +43,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass  # every stream ends when its page leaves
+            pass  # the page left
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()

@@ -1,4 +1,4 @@
-"""A target's state at one moment as files, for analysis after its server was restarted."""
+"""A target's state as files, for analysis after a restart."""
 
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
@@ -11,11 +11,11 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""The lead-up to the incident and the usual state before."""
+"""The lead-up and the usual state."""
 
 
 class Evidence:
-    """Recording, target, incidents, GPUs, end of the engine's log, and stacks of a hung process."""
+    """Recording, target, incidents, GPUs, log's end, stacks of a hung process."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Evidence:
         logs: Mapping[str, EngineLog],
         stacks: Stacks | None = None,
     ) -> None:
-        """`logs`: by target, if its log is read."""
+        """`logs`: by target."""
         self._board = board
         self._status = Status(board)
         self._recorder = recorder
@@ -32,7 +32,7 @@ class Evidence:
         self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
-        """Return a target's files by name."""
+        """Return the files by name."""
         parts = {
             "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
             "target.json": _once(self._status.target(target) or "null"),
@@ -45,7 +45,7 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Return the stacks of a hung server: its core, or its API."""
+        """Return stacks of a hung server's core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None
@@ -60,7 +60,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Refuse for a server on another host: the local process with its port is a different one."""
+    """Refuse for another host's server: the local process on its port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

@@ -1,4 +1,4 @@
-"""The table of every exported metric: `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
+"""All exported metrics; `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
 
 import re
 import sys
@@ -53,7 +53,7 @@ _PLAIN = re.compile(
     r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
     r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
 )
-"""Absences that the head of docs/metrics.md covers: data not reported, configured or seen yet."""
+"""Covered by the page's head: not reported, configured or seen yet."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
@@ -68,7 +68,7 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    """Return a section; labels and absence that most of its families share stand in its head."""
+    """Common labels and absence stand in its head."""
     labels = _usual([family.all_labels for family in families])
     absent = _usual([family.absent for family in families])
     usual = f"Labels, unless told: {_quoted(labels)}. " if labels else ""
@@ -78,7 +78,7 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
 
 
 def _usual(values: list[_Value]) -> _Value | None:
-    """Return the value that at least three of them have."""
+    """Return the value of at least three."""
     value, times = Counter(values).most_common(1)[0]
     return value if times >= _USUAL and value else None
 

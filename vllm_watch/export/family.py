@@ -1,8 +1,4 @@
-"""The row type of the table of exported metrics, and helpers for writing rows.
-
-A row contains a family's name, meaning, absence, labels and value function. Rendering, documentation and tests all
-read the rows, so a new metric is a new row.
-"""
+"""Rows of the table of exported metrics. Rendering, docs and tests read them: a new metric is a new row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,9 +7,9 @@ from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
-Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of the row's labels → value
+Series = Iterable[tuple[tuple[str, ...], float | None]]  # the row's label values → value
 
-# Labels of every series of a scope, before the row's own.
+# Of every series, before the row's own.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
@@ -23,40 +19,33 @@ SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "gpu": ("gpu",),
 }
 
-# Reasons come from the watched server: a faulty one must not fill our memory or a Prometheus.
+# Reasons come from the server: a faulty one must not fill our memory or a Prometheus.
 LABEL_VALUES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A metric family: `value` returns one series per record, `series` several.
-
-    Both take the scope's record; None, as result or as a value, omits the series.
-    """
+    """`value` returns one series per record, `series` several; None omits the series."""
 
     name: str
     kind: Kind
     scope: Scope
-    help: str  # meaning and unit
+    help: str  # with unit
     absent: str = ""  # when there is no series, and why
     labels: tuple[str, ...] = ()  # beyond the scope's
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
-    # Of a histogram: its upper bounds without +Inf; returns count, sum and the cumulative counts of the bounds.
+    # Histogram: upper bounds without +Inf; returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = (
-        False  # True for a few constant label values with 0 or 1, alike in many records: cached
-    )
+    few: bool = False  # few constant labels with 0 or 1, alike in many records: cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Return the scope's labels, then its own."""
         return SCOPE_LABELS[self.scope] + self.labels
 
     @property
     def help_text(self) -> str:
-        """Return the text of the HELP line."""
         return f"{self.help} {self.absent}".strip()
 
 
@@ -72,7 +61,7 @@ def flag(path: str) -> Callable[[Any], float | None]:
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Make one series per word: 1 for the current one, else 0."""
+    """Make a series per word: 1 for the current one, else 0."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words
@@ -81,7 +70,7 @@ def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:
-    """Make one series per key of a mapping, at most LABEL_VALUES_MAX."""
+    """Make a series per key, at most LABEL_VALUES_MAX."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series | None:

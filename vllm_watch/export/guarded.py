@@ -1,7 +1,4 @@
-"""Wrapper of every endpoint that makes changes: authorization, rate limit, one log line per request.
-
-All such routes use it, so none can be added without a token; a test checks the router.
-"""
+"""Authorization, rate limit and log of every endpoint that makes changes; a test checks that all use it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,18 +11,18 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""For the guard's checks and its lock."""
+"""For the guard's checks and lock."""
 
 _log = structlog.get_logger()
 
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Name of a caller that needs no token; None: it needs one."""
+"""Name of a caller without token; None: needs one."""
 
 
 class Guarded:
-    """The route's handler is `handle`; it runs `inner` if the token has the right."""
+    """Runs `inner` if the token has the right."""
 
     def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
         self.right = right
@@ -35,11 +32,10 @@ class Guarded:
 
     @property
     def takes_tokens(self) -> bool:
-        """Return True if any token is configured; otherwise a token is meaningless."""
         return self._auth.exists
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Refuse or run; log actor, source, request and result."""
+        """Log actor, source, request and result."""
         source = request.remote or "unknown"
         actor = self._actor(request)
         if not isinstance(actor, str):
@@ -71,6 +67,6 @@ class Guarded:
 
 
 def guard_of(request: web.Request) -> Guarded | None:
-    """Return the wrapper of the requested route, or None."""
+    """Return the wrapper of the requested route."""
     owner = getattr(request.match_info.handler, "__self__", None)
     return owner if isinstance(owner, Guarded) else None

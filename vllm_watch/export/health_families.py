@@ -1,4 +1,4 @@
-"""Metric families of the watcher's parts: state folder, web configuration, notifiers."""
+"""Metric families of the watcher's parts."""
 
 from typing import Any
 

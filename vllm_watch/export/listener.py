@@ -1,8 +1,7 @@
-"""Accepts connections, with TLS if configured, within a limit that leaves room for others.
+"""Accepts connections within a limit that leaves room for others.
 
-A process has some thousand descriptors, and the watcher needs them to scrape its engines: clients that open
-connections and send nothing, or single bytes, must cost neither those nor the next scrape. So each connection has a
-time limit for its request, and a new one replaces the one that has idled longest.
+A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
+next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the usual limit on descriptors (1024); of a lower limit, half of it."""
+"""Half of the limit on descriptors, usually 1024."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""One address, or all behind one proxy, leaves room for scrapes from elsewhere."""
+"""One address or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # from connecting to a complete request head
-IDLE_SECONDS = 90.0  # from one response to the end of the next request; the server closes idle connections before
-HANDSHAKE_SECONDS = 10.0  # for TLS: three round trips on a busy machine
+FIRST_REQUEST_SECONDS = 10.0  # to a complete head
+IDLE_SECONDS = 90.0  # to the next request's end; the server closes idle ones before
+HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
-_NO_ROOM_SECONDS = 0.2  # before the next accept after the system ran out of descriptors
+_NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = structlog.get_logger()
@@ -37,17 +36,17 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # connect, or end of the last response
+    since_s: float  # connected, or last response ended
     asked: bool = False  # has sent a whole request
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
-    taken: socket.socket | None = None  # until the transport owns it
+    taken: socket.socket | None = None  # until the transport has it
     handler: RequestHandler | None = None
 
 
 class Listener:
-    """One bound socket and its connections."""
+    """One socket and its connections."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class Listener:
         server: web.Server,
         context: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`context` is called per connection, so a renewed certificate applies to the next one."""
+        """`context` is called per connection: renewed certificates apply to the next one."""
         self._bound = bound
         self._server = server
         self._context = context
@@ -71,7 +70,7 @@ class Listener:
         ]
 
     async def stop(self) -> None:
-        """Stop accepting; connections with requests are left to the server."""
+        """The server finishes open requests."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -79,14 +78,14 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note a complete request head on this connection."""
+        """Note a complete head."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note the end of its response."""
+        """Note its response's end."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -104,7 +103,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # the client has gone, or no descriptors are left
+            except OSError as error:  # client gone, or no descriptors left
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -138,12 +137,12 @@ class Listener:
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
             )
         except (OSError, TimeoutError):
-            self._forget(one)  # no TLS, a wrong certificate, or gone: the client's fault
+            self._forget(one)  # the client's fault
 
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():
             self._forget(one)
-        if one.taken is not None:  # cancelled before it ran
+        if one.taken is not None:  # cancelled before running
             one.taken.close()
         one.handshake = None
 
@@ -158,7 +157,7 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """Close the connection that has idled longest; return False if all are being served."""
+        """Close the longest idle connection; False: none is idle."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -185,7 +184,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close connections without a complete request in time, which aiohttp would keep forever."""
+        """Close those without a request in time, which aiohttp would keep forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -203,20 +202,18 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""For an incomplete head, before any password: 16 MB from 250 connections."""
+"""16 MB from 250 connections, before any password."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits the head before `handler`. `answers`: responses in progress, and ended."""
+    """Limits heads. `answers`: in progress, and ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = (
-            None  # number of ended responses when a head was complete: what follows is its body
-        )
+        self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of an incomplete head
         self._tail = b""  # of the previous piece

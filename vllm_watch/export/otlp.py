@@ -1,7 +1,7 @@
 """Push of /metrics to an OpenTelemetry collector: same names, labels and absences.
 
-A push renders the board as a scrape does; a thread does the rest, encoding included, so a hung collector blocks
-nothing. OpenTelemetry's own instruments are not used: they keep every label ever seen.
+Encoding and sending run in a thread, so a hung collector blocks nothing. OpenTelemetry's instruments are not used:
+they keep every label ever seen.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Push until cancelled; return at once if no collector is configured or the exporter cannot be made."""
+    """Push until cancelled; return at once without a collector or exporter."""
     if settings.endpoint is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The status page's files and the runbooks, read once, with a digest: an open page reloads when it changes."""
+"""The page's files and runbooks, and a digest: open pages reload when it changes."""
 
 import hashlib
 from functools import lru_cache
@@ -14,13 +14,13 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """Return each page file's content by name."""
+    """Return the page's files by name."""
     return _of("page")
 
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """Return the runbooks of this version, by file name; docs/generate_runbooks.py renders them."""
+    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
     return _of("runbooks")
 
 

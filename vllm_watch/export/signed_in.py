@@ -1,4 +1,4 @@
-"""Authentication of readers by the web configuration: passwords, or names in client certificates."""
+"""Authentication of readers: passwords, or client certificates' names."""
 
 import ssl
 
@@ -12,11 +12,11 @@ from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyErr
 from vllm_watch.export.web_config import WebConfig
 
 OPEN_PATH = "/-/healthy"
-"""Reports liveness only: a kubelet's probe has no password."""
+"""Liveness only: kubelet's probes have no password."""
 
 
 def signed_in(config: WebConfig) -> Middleware:
-    """Make the middleware that refuses other clients; without configured users or names it does nothing."""
+    """Make the middleware; without configured users or names it does nothing."""
     passwords = Passwords()
 
     @web.middleware
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """Return True if the route checks a bearer token itself: a request has only one Authorization header."""
+    """True if the route itself checks its token: a request has one Authorization header."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

@@ -1,4 +1,4 @@
-"""Metric families of targets, of sources' calls, and of the watcher itself."""
+"""Metric families of targets, sources and the watcher."""
 
 from functools import partial
 from operator import attrgetter

@@ -1,8 +1,7 @@
-"""The web configuration in use: read at the start and whenever it or a certificate changes.
+"""The web configuration in use, read again when it or a certificate changes.
 
-An unusable file, such as one half written or a certificate without its new key, is logged and the previous
-configuration stays. No change removes a protection while we serve: a file that is being written is empty for a moment,
-and must not open the doors.
+An unusable file is logged and the previous one stays. No change removes a protection while we serve: a file being
+written is empty for a moment.
 """
 
 import asyncio
@@ -22,10 +21,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""Interval of checking the files' times: a renewed certificate applies within this."""
+"""A renewed certificate applies within this."""
 
 STAT_SECONDS = 2.0
-"""Wait for a hung network folder at most this long; the configuration in use stays."""
+"""For a hung network folder; the configuration in use stays."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -39,42 +38,38 @@ class _Used:
 
 
 def check(path: Path) -> WebSettings:
-    """Read and check the file and its certificates as for serving. Raises ConfigError."""
+    """Raises ConfigError."""
     return _load(path).settings
 
 
 class WebConfig:
-    """One file; without one there is neither encryption nor authentication."""
+    """Without a file: no encryption, no authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used = _Used(WebSettings(), None, ())
-        self._seen: _Stamp = ()  # of the files last applied
+        self._seen: _Stamp = ()  # as last applied
         self._reading: asyncio.Future[None] | None = None
         self.health = None if path is None else WebHealth(str(path))
 
     @property
     def settings(self) -> WebSettings:
-        """Return the settings in use."""
         return self._used.settings
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """Return the TLS context for new connections; None: no TLS."""
         return self._used.context
 
     @property
     def scheme(self) -> str:
-        """Return `http` or `https`."""
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Read it for the first time; later calls do nothing. Raises ConfigError."""
+        """Read it once. Raises ConfigError."""
         if self._path is not None and not self._seen:
             self._use(_load(self._path))
 
     async def keep_up(self) -> None:
-        """Check the files repeatedly until cancelled."""
         while self._path is not None:
             await asyncio.sleep(LOOK_SECONDS)
             if self._reading is None or self._reading.done():
@@ -96,9 +91,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """Return False for an unusable file, which is read at each check: a repaired file that it names has no stamp
-        yet.
-        """
+        """False: read at each check, as a repaired file that it names has no stamp yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -118,7 +111,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Before reading: a change during the read differs at the next check and is read again.
+    # Before reading: changes during the read are read again.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

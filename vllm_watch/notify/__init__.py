@@ -1,1 +1,1 @@
-"""Notifications for sites without an Alertmanager: decide what is due, batch, send, record."""
+"""Notifications for sites without an Alertmanager."""

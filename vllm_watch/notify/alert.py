@@ -1,4 +1,4 @@
-"""Current alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
+"""Alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert. A restart step has the kind `restart` and the step as its cause; a target that cannot be scraped has
-    the kind `target_unreadable` and the outcome of its scrapes as its cause.
+    """A restart step has the kind `restart` and the step as its cause; an unreadable target `target_unreadable` and
+    the outcome of its scrapes.
     """
 
-    incident: Incident  # the id is stable while it lasts, across restarts of the watcher
+    incident: Incident  # its id is stable across restarts of the watcher
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
     group: str = ""  # empty: no group, or shared by all targets
     restart: str = ""  # one sentence
     silenced: bool = False  # by an operator
-    inhibited: bool = False  # part of a larger incident, which is sent instead
+    inhibited: bool = False  # part of a larger incident
 
     @property
     def id(self) -> str:
@@ -51,7 +51,7 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Return the stored alert. Raises one of stored.DAMAGE."""
+    """Raises one of stored.DAMAGE."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(
@@ -63,7 +63,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a record of version 0.1, so that an upgrade does not resend open alerts."""
+    """Convert version 0.1's record: an upgrade must not resend open alerts."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

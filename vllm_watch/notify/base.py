@@ -1,4 +1,4 @@
-"""The contract of notifiers: send one message once and report the outcome.
+"""The contract of notifiers: send one message once, report the outcome.
 
 policy.py decides recipients, batches.py the grouping, delivery.py the retries.
 """
@@ -20,27 +20,27 @@ FAILED, DROPPED = "failed", "dropped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The watcher's services that notifiers need."""
+    """Services that notifiers need."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: NewSession = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps in messages
+    unix_time: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """The outcome of one try."""
+    """One try's outcome."""
 
     outcome: str  # SENT | UNSENT | UNSURE | REFUSED
     text: str  # one sentence, no secrets
-    retry_after_seconds: float = 0.0  # requested by the receiver
+    retry_after_seconds: float = 0.0  # from the receiver
 
 
 class Report(NamedTuple):
     """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
-    number: int  # of tries, or of notifications
+    number: int  # of tries or notifications
     queue: int
     because: str | None  # no secrets
     t: float  # Unix seconds
@@ -51,7 +51,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check of a notifier's configuration."""
+    """One check of a configuration."""
 
     ok: bool
     text: str
@@ -65,4 +65,4 @@ class Notifier(Protocol):
         """Send it within timeout_seconds. Raises nothing but CancelledError."""
 
     def check(self) -> list[Finding]:
-        """Check the files, variables and libraries that it needs, without sending."""
+        """Check files, variables and libraries without sending."""

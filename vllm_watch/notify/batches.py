@@ -11,20 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More messages at one moment are probably one trouble with many symptoms: send one digest."""
+"""More at one moment are probably one trouble: send a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Above the hourly limit, a digest that contains a page waits at most this long."""
+"""Above the hourly limit, a digest with a page waits at most this long."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent notifications are dropped after this; the next message contains their number. A page of a day ago is still
-news to whoever slept through it; a ticket is on the status page."""
+"""Unsent ones are dropped then, and their number sent. After a night a page is still news; a ticket is on the page."""
 
 CLOCK_SECONDS = 1.0
-"""A smaller step of the clock is ignored."""
+"""Smaller clock steps are ignored."""
 
 WAITING_MAX = 500
-"""Per notifier; above it the oldest of the lowest severity are dropped and counted."""
+"""Per notifier; beyond, the oldest of the lowest severity are dropped and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +32,19 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # it ended before its opening was sent
+    late: bool = False  # ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The content of one message."""
+    """One message's content."""
 
     items: tuple[Item, ...]  # worst first
-    notifications: tuple[Notification, ...] = ()  # covered by this message
+    notifications: tuple[Notification, ...] = ()  # covered by it
     digest: bool = False
 
     @property
     def severity(self) -> str:
-        """Return the worst severity."""
         return self.items[0].alert.severity
 
 
@@ -56,12 +54,12 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or else when to ask again (Unix seconds; None: when more is queued).
+    """Return the batch to send now, or when to ask again (Unix seconds; None: when more is queued).
 
-    `sent_t`: times of the last hour's messages.
+    `sent_t`: the last hour's messages.
     """
     groups = _groups(waiting)
-    # A time in the future comes from a clock that was set back: do not wait for it.
+    # A future time is of a clock that was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -84,12 +82,12 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Rebuild the batch of a message that was begun from the notifications under its key."""
+    """Rebuild a begun message's batch."""
     return _batch(_groups(waiting))
 
 
 def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
-    """Return the notifications to drop: expired, or above WAITING_MAX."""
+    """Return those expired or above WAITING_MAX."""
     old: list[Notification] = []
     kept: list[Notification] = []
     for each in waiting:
@@ -108,7 +106,7 @@ class _Group:
 
 
 def _groups(waiting: Iterable[Notification]) -> list[_Group]:
-    """Group by phase, cause and group: worst first, then oldest."""
+    """Return groups, worst first, then oldest."""
     of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
         of_alert.setdefault(each.alert.id, []).append(each)
@@ -126,7 +124,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Keep the newest phase of one alert; an unsent opening is sent as an opening or a late end."""
+    """Keep one alert's newest phase; an unsent opening is sent as opening or late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

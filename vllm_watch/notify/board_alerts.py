@@ -1,4 +1,4 @@
-"""The board's content as alerts: incidents, steps of restarts, targets that cannot be scraped."""
+"""The board's content as alerts."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,14 +13,13 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""A scrape is bounded by its interval: ten intervals without one mean that the watcher does not scrape."""
+"""Scrapes are bounded by their interval: after ten without one the watcher does not scrape."""
 
 FORGOTTEN_SECONDS = 600.0
-"""A notified incident that the board has not known for this long since the start is over: a target that is still
-watched is found within two minutes."""
+"""An incident unknown this long after the start is over: watched targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""States in which no scrape can succeed and that are normal or have an incident of their own."""
+"""Unscrapable states that are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -39,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts. `lasting`: those that notifiers know as open."""
+        """`lasting`: those that notifiers know as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -49,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # A recurrence of a notified incident is not news until their number doubles (recurrence.py).
+                # Not news until their number doubles (recurrence.py).
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -62,7 +61,7 @@ class BoardAlerts:
         return found
 
     def ended(self, alert: Alert) -> Alert | None:
-        """Return the end of an alert that is not open; None: not known yet."""
+        """Return its end; None: not known yet."""
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:
@@ -80,7 +79,7 @@ class BoardAlerts:
         return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
-        """Return the restart's state for the target, or for each target that a host's incident affects."""
+        """Return the restart's state per affected target."""
         names = incident.restart_targets or (incident.target,)
         entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
         said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
@@ -91,7 +90,7 @@ class BoardAlerts:
     def _unreadable(
         self, entry: TargetEntry, told: Incident | None, now_t: float
     ) -> Iterator[Alert]:
-        """Yield an alert if the target has long been unreadable or unscraped and no incident explains it."""
+        """Yield an alert if no incident explains why the target is unreadable or unscraped."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
             return
@@ -155,7 +154,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
-    """Yield an alert for each step of this target's restarts; the id identifies a step that was sent."""
+    """The id identifies a step that was sent."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
         t = under_way.called_timestamp_seconds

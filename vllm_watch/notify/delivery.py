@@ -1,4 +1,4 @@
-"""One notifier's delivery: batch, send, retry; independent of other notifiers."""
+"""One notifier's delivery, independent of others."""
 
 import asyncio
 import hashlib
@@ -20,17 +20,16 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Delay between tries: doubled each time, with 50-100 % jitter so that many watchers do not retry together. After a
-night's outage a service is retried every five minutes."""
+"""Doubled per try, with 50-100 % jitter so that watchers do not retry together; every five minutes in the end."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Upper bound for the receiver's Retry-After."""
+"""Limit for the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier ends by itself within timeout_seconds; otherwise it is cancelled this much later."""
+"""A notifier that exceeds timeout_seconds is cancelled this much later."""
 
 REFUSALS_MAX = 3
-"""Tries of a message that its receiver refuses as it is (400, 413, 415, 422), so that it does not block the queue."""
+"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:
@@ -46,13 +45,13 @@ class Delivery:
         self._links = links
         self._tell = tell
         self._woken = asyncio.Event()
-        self._tries = 0  # failed tries of the current message
+        self._tries = 0  # of the current message
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None  # the error as logged
+        self._failing: str | None = None  # as logged
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """Queue everything that this notifier has not yet sent about these alerts."""
+        """Queue the phases due for these alerts."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -70,11 +69,9 @@ class Delivery:
 
     @property
     def queue(self) -> int:
-        """Return the number of queued notifications."""
         return len(self._ledger.waiting(self._name))
 
     async def run(self) -> None:
-        """Send until cancelled."""
         while True:
             try:
                 wait_seconds = await self._step()
@@ -89,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due; return the seconds until the next step (None: when woken)."""
+        """Send one message if due; return seconds until the next step (None: when woken)."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -121,7 +118,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before it is sent, after the incidents it refers to; else the disk failure is logged.
+        # On disk before sending, after its incidents; failures are logged.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -133,7 +130,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()  # after the record is on disk
             return 0.0
-        # A message begun earlier may have been accepted: it stays as it was.
+        # It may have been accepted: keep it as it was.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -170,7 +167,7 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """Return the idempotency key: equal notifications have equal keys."""
+    """Equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

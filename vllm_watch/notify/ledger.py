@@ -1,6 +1,6 @@
-"""Record of sent and queued notifications, in memory and on disk for the next run of the watcher.
+"""Sent and queued notifications, in memory and on disk.
 
-Memory is authoritative and the disk follows: a full or missing disk costs no message; writes are retried.
+Memory is authoritative: a full or missing disk costs no message; writes are retried.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""Sent notifications are kept this long after the end of their alert; a step of a restart is news for an hour."""
+"""After the alert's end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""Notifications of all notifiers, of some 2 KB each; the oldest that are over go first."""
+"""Of all notifiers, some 2 KB each; the oldest that are over go first."""
 
 
 class Ledger:
-    """All notifications. `table` None: they end with the process. Raises nothing."""
+    """`table` None: memory only. Raises nothing."""
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
@@ -38,7 +38,6 @@ class Ledger:
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Read the stored notifications."""
         rows: list[tuple[Key, disk.Row]] = []
         if self._table is not None:
             with contextlib.suppress(StateError):  # logged by the worker
@@ -58,11 +57,11 @@ class Ledger:
     # --- queries
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """Return this alert's notifications, oldest first."""
+        """Return this alert's, oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the alerts that this notifier knows as open, as last sent."""
+        """Return the alerts known as open, as last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -70,7 +69,7 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Return the queued notifications, oldest first."""
+        """Return queued ones, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
@@ -84,7 +83,7 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """Return the dropped notifications that no message has reported yet."""
+        """Return the drops not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -96,25 +95,24 @@ class Ledger:
     # --- changes
 
     def add(self, notifier: str, phase: str, alert: Alert, t: float) -> None:
-        """Queue this phase of this alert."""
         before = sum(each.phase == phase for each in self.known(notifier, alert.id))
         name = phase if not before else f"{phase} {before + 1}"
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Update this alert's queued notifications, except those of a message that was begun."""
+        """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
-                self._hold(replace(each, alert=alert))  # not every change needs the disk
+                self._hold(replace(each, alert=alert))  # the disk can wait
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Assign these to a message that is begun now (None: it surely was not sent)."""
+        """Assign to a message begun now (None: it surely was not sent)."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """Mark as sent in this message, which reported the number of `dropped`."""
+        """`dropped`: those whose number it contained."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -122,7 +120,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Delete this alert's queued notifications, except those of a message that was begun."""
+        """Delete this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None
@@ -142,7 +140,7 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Delete old notifications of ended alerts; keep the queue of current notifiers and open alerts."""
+        """Delete old ended alerts; keep the queue of current notifiers and open alerts."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
@@ -163,7 +161,7 @@ class Ledger:
     # --- disk
 
     async def flush(self) -> None:
-        """Write pending changes; those that fail stay pending."""
+        """Write pending changes; failed ones stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

@@ -1,4 +1,4 @@
-"""One phase of one alert for one notifier: queued, in a message that was begun, sent, or dropped."""
+"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Phases of an alert that lasts; `changed`: the first step changed. `said` is the only phase of a restart step."""
+"""Of lasting alerts; `changed`: the first step changed. Restart steps have only `said`."""
 
 DROPPED = "dropped"
-"""In place of a message key; followed by the key of the message that reported the drop."""
+"""Replaces the message's key; the key of the message that reported the drop follows."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
@@ -20,11 +20,11 @@ class Notification:
     """Times are Unix seconds."""
 
     notifier: str
-    name: str  # unique per alert: the second reminder is "reminder 2"
+    name: str  # unique per alert: "reminder 2"
     t: float  # due since
     alert: Alert  # as sent, or to be sent
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # key of its message
+    message: str | None = None  # its key
 
     @property
     def key(self) -> Key:

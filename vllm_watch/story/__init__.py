@@ -1,1 +1,1 @@
-"""Every text about a kind of incident and its causes: one module per kind, pure data."""
+"""Every text about kinds of incidents and causes, as pure data."""

@@ -1,7 +1,6 @@
-"""The contract of stories: the texts about one kind of incident and its causes.
+"""The contract of stories: the texts about one kind of incident.
 
-A story is a module of this folder, named after its kind, with a `STORY`. Page, terminal, notifications, alert rules
-and docs take their texts from here.
+A module per kind, with a `STORY`. Page, terminal, notifications, alert rules and docs use these texts.
 """
 
 import re
@@ -12,19 +11,19 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""End of a first step if it is unknown whether a restart is advised, as in an alert rule."""
+"""Ending for an unknown advice, as in alert rules."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""As IF_ADVISED, for a restart that is needless if the first step succeeded."""
+"""As IF_ADVISED, but needless if the first step succeeded."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""No command that finds the PID itself: with several servers on a host it would pick the first."""
+"""No command substitution: with several servers it would pick the first."""
 
 ADVISED_AFTER = "restart_advised_after"
-"""Name of the contradicting evidence with the seconds until a restart is advised."""
+"""Evidence with the seconds until a restart is advised."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
@@ -32,65 +31,61 @@ _PIDS = {
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
     "the PID of the evidence": re.compile(r"\(PID (\d+)\) is stopped"),
 }
-"""Placeholder in a first step → pattern that finds its value in the incident's texts."""
+"""Placeholder → pattern of its value in the incident's texts."""
 
-# A core that outlived its server goes first, whatever the cause.
+# A core that outlived its server goes first.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
 
 def runbook_path(page: str) -> str:
-    """Return a runbook's path below the address of the daemon's page."""
+    """Return its path below the daemon's page."""
     path, hash_, anchor = page.partition("#")
     return f"runbooks/{path.rpartition('/')[2].removesuffix('.md')}{hash_}{anchor}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The texts of one cause."""
+    """One cause's texts."""
 
     title: str  # follows the kind's title: "Stalled: hang"
-    seen: str  # a clause, the observation: "requests run and no step ends"
-    first_step: str = ""  # one imperative sentence for 3 a.m.; empty: that of the kind
-    restart: str = ""  # why no restart is advised (yet), one sentence; empty: that of the kind
-    family: str = ""  # causes of one family are one trouble, known ever more exactly
+    seen: str  # a clause: "requests run and no step ends"
+    first_step: str = ""  # one sentence for 3 a.m.; empty: the kind's
+    restart: str = ""  # why no restart is advised, one sentence; empty: the kind's
+    family: str = ""  # causes of one family are one trouble, known more exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The texts of one kind of incident."""
+    """One kind's texts."""
 
     title: str  # "Stalled"
     says: str  # predicate of the target: "is stalled"
-    about: str  # one sentence: the fault, and its effect on users
-    is_not: str  # a noun phrase, lookalikes: "a long prefill or a warm-up"
-    first_step: str  # for causes without their own, and unknown ones
+    about: str  # the fault and its effect, one sentence
+    is_not: str  # lookalikes: "a long prefill or a warm-up"
+    first_step: str  # for causes without one
     restart: str = (
-        "It is not known whether a restart helps."  # as first_step; shown while none is advised
+        "It is not known whether a restart helps."  # as first_step; while none is advised
     )
     causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
-    severities: tuple[str, ...] = ("page", "ticket")  # possible severities, worst first
+    severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
-    charts: tuple[str, ...] = ()  # signals that show it, for the page
+    charts: tuple[str, ...] = ()  # signals that show it
     of_gpus: bool = False  # about a host's GPUs
     detected: bool = True  # False: no detector finds it
 
     def title_of(self, cause: str) -> str:
-        """Return kind and cause: "Stalled: hang"."""
+        """ "Stalled: hang"."""
         return f"{self.title}: {self._cause(cause).title}"
 
     def says_of(self, cause: str) -> str:
-        """Return kind and cause as a predicate: "is stalled: hang"."""
+        """ "is stalled: hang"."""
         return f"{self.says}: {self._cause(cause).title}"
 
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """Return the first step, one sentence.
-
-        `advised`: whether a restart is advised; None: unknown. `known`: texts of the incident, which may contain the
-        PID.
-        """
+        """`advised`: None if unknown. `known`: the incident's texts, which may contain the PID."""
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
@@ -104,7 +99,7 @@ class Story:
         return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
-        """Return whether a restart helps. `after_s`: how long the incident must last until a restart is advised."""
+        """`after_s`: duration until a restart is advised."""
         if advised:
             return CURES
         waits = (
@@ -116,7 +111,6 @@ class Story:
 
     @property
     def runbook_path(self) -> str:
-        """Return the runbook's path below the address of the daemon's page."""
         return runbook_path(self.runbook)
 
     def _cause(self, cause: str) -> Cause:

@@ -1,4 +1,4 @@
-"""The kinds of incidents: those with a story."""
+"""All kinds of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,14 +18,14 @@ def _found() -> dict[str, Story]:
 
 
 STORIES: Mapping[str, Story] = _found()
-"""By kind, all that a target can have."""
+"""By kind."""
 
 KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
-"""Kinds that detectors find."""
+"""Found by detectors."""
 
 
 def story_of(kind: str, target: str = "") -> Story:
-    """Return the story of `kind`, or for an unknown kind one that contains only its name."""
+    """An unknown kind gets one with its name only."""
     if target == WATCHER:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")

@@ -7,11 +7,11 @@ RUNBOOK = "restart.md"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The texts of one step."""
+    """One step's texts."""
 
     says: str  # predicate of the target
     first_step: str
-    ended: str = ""  # predicate of the restart, if the step ends it
+    ended: str = ""  # predicate of the restart
 
 
 STEPS = {
@@ -35,6 +35,6 @@ STEPS = {
 
 
 def step_of(name: str) -> Step:
-    """Return the step; for an unknown one its name only."""
+    """An unknown step has its name only."""
     words = name.replace("_", " ")
     return STEPS.get(name) or Step(words, "See the status page.", words)

@@ -4,5 +4,5 @@ _WORDS = {"page": "critical", "ticket": "warning"}
 
 
 def severity_word(severity: str) -> str:
-    """Return critical, warning or info; an unknown severity unchanged."""
+    """An unknown severity stays as it is."""
     return _WORDS.get(severity, severity)

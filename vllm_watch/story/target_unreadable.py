@@ -1,4 +1,4 @@
-"""Texts: a target's metrics cannot be scraped and no incident explains it; used by notifications."""
+"""Texts: a target cannot be scraped, and no incident explains it. For notifications."""
 
 from vllm_watch.story.base import Story
 
