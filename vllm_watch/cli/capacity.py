@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: compute before a start whether a model fits."""
+"""`vllm-watch capacity`: compute whether a model fits."""
 
 import argparse
 import json
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return 0 if it fits, else 3."""
+    """Return 0 if it fits, else 3."""
     if (arguments.source is None) == (arguments.model is None):
         raise WatchError(
             "no model is named" if arguments.source is None else "two models are named",
@@ -121,7 +121,7 @@ def _positive(value: float | None, flag: str) -> float | None:
 
 
 def report(plan: Plan) -> dict[str, Any]:
-    """Return every key of the JSON contract."""
+    """Return the contract's JSON."""
     settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {

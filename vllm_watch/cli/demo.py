@@ -1,4 +1,4 @@
-"""`vllm-watch demo`: the whole daemon with a simulated fleet."""
+"""`vllm-watch demo`: the daemon with a simulated fleet."""
 
 import argparse
 import asyncio
@@ -33,7 +33,7 @@ _INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
 
 
 class Demo:
-    """One scenario. `gpu_source` has the interface of the real one: `async read()` and `async close()`."""
+    """One scenario. `gpu_source` has the real one's interface."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
         """Raise WatchError for an unknown scenario."""
@@ -44,7 +44,7 @@ class Demo:
         self.gpu_source = SimulatedGpuSource(self._live.scene.rack, self._live.unix_time)
 
     async def start(self) -> list[Target]:
-        """Serve on free loopback ports. Raises ServeError if there are none."""
+        """Serve on free loopback ports. Raises ServeError."""
         return await self._live.start()
 
     async def stop(self) -> None:
@@ -52,7 +52,7 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
-        """Return a target's server, advanced to now: `demo.engine("chat").fault("hang")`."""
+        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 
@@ -89,7 +89,7 @@ def _speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command until a signal."""
+    """Run the command."""
     if arguments.scenario == "list":
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")
@@ -119,7 +119,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Return settings for dry-run restarts: the hook is never called."""
+    """Settings for dry runs: the hook is never called."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

@@ -1,4 +1,4 @@
-"""`vllm-watch diagnose`: explain from a log why a vLLM did not start or died."""
+"""`vllm-watch diagnose`: explain a failed start or a death from a log."""
 
 import argparse
 import json
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    """Redact the output: it is pasted into tickets."""
+    """The output is pasted into tickets."""
     line = diagnosis.root_cause_line
     return replace(
         diagnosis,
@@ -69,7 +69,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
-    # The explanation of a failure begins with the same sentence.
+    # A failure's explanation begins with the same sentence.
     repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
     said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
     if diagnosis.fixes:

@@ -1,4 +1,4 @@
-"""`vllm-watch pause`: pause all restarts, for a while or until resumed."""
+"""`vllm-watch pause`: pause all restarts."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight -- vllm serve ...`: check a launch for obstacles before it starts."""
+"""`vllm-watch preflight -- vllm serve ...`: check a launch before it starts."""
 
 import argparse
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return 0 for go, 3 for no-go."""
+    """Return 0 for go, 3 for no-go."""
     words = list(arguments.command)
     if words[:1] == ["--"]:
         words = words[1:]

@@ -1,4 +1,4 @@
-"""`vllm-watch restart`: restart by hand, through the same guard."""
+"""`vllm-watch restart`: restart by hand, guarded."""
 
 import argparse
 

@@ -32,8 +32,8 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""By default Python collects after 700 new objects. One round of scrapes allocates as many and leaves almost none, so
-needless collections took a twentieth of its time. The higher threshold costs some megabytes."""
+"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
+its time. This costs some megabytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the daemon until a signal."""
+    """Run the command."""
 
     def load_config() -> Config:
         config = load(
@@ -81,9 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if (
-            config.engine_log is not None
-        ):  # it belongs to one server, which discovery might not pick
+        if config.engine_log is not None:  # of one server, not of any found
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -98,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_empty(path: Path) -> None:
-    """Refuse an empty file, probably one being written: it would end the watch of every target."""
+    """An empty file is probably being written: it would end the watch of every target."""
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
@@ -109,13 +107,13 @@ def _refuse_empty(path: Path) -> None:
 
 
 def collect_rarely() -> None:
-    """Collect garbage rarely, and never among modules, which last as long as the process."""
+    """Collect rarely, and never modules, which last as long as the process."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
-    """Configure the log and run the daemon in this process."""
+    """Run the daemon in this process."""
     allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()

@@ -1,4 +1,4 @@
-"""Checkpoints on this machine: the hub's cache, its snapshots, and a folder's weight files."""
+"""Checkpoints on this machine, and their weight files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the hub's client."""
+    """Return the hub client's folder."""
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """Return the snapshot of the revision (default "main"), else the newest, among those with the file `having`."""
+    """Return the revision's snapshot (default "main"), else the newest, among those with the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -34,13 +34,13 @@ def snapshot(
 
 
 def _first_line(path: Path) -> str:
-    """Read a ref file, which contains only a commit hash."""
+    """Read a ref: a commit hash."""
     with regular_file.opened(path) as file:
         return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
 
 
 def size(path: Path) -> int:
-    """Return a file's size; 0 if missing or a broken link."""
+    """Return 0 if missing or a broken link."""
     try:
         return path.stat().st_size
     except OSError:
@@ -55,7 +55,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Return the weight files; Mistral's own copy (`consolidated`) only if there is no other."""
+    """Return them; Mistral's own copy (`consolidated`) only if alone."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -18,5 +18,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the given arguments for `config.load`."""
+    """Return them for `config.load`."""
     return {key: getattr(arguments, key) for key in _KEYS if getattr(arguments, key)}

@@ -1,7 +1,4 @@
-"""A progress line for work over two seconds, removed at the end.
-
-Nothing is printed unless stderr is a terminal.
-"""
+"""A progress line for work over two seconds, on terminals only."""
 
 import sys
 import threading
@@ -23,7 +20,6 @@ class Progress:
         self._on = sys.stderr.isatty()
 
     def tell(self, text: str) -> None:
-        """Print it if due."""
         now_s = time.monotonic()
         if not self._on or now_s < self._due_s:
             return
@@ -32,7 +28,6 @@ class Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Remove the line."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
@@ -41,7 +36,7 @@ class Progress:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Show `text` while the body runs, if it takes long."""
+    """Show `text` while a slow body runs."""
     progress = Progress()
     timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
     timer.daemon = True

@@ -1,7 +1,4 @@
-"""`vllm-watch record`: scrape, write, show progress on a terminal.
-
-Separate from the command's arguments, so that its help imports none of this.
-"""
+"""`vllm-watch record`: scrape, write, show progress. Separate, so that --help does not import it."""
 
 import asyncio
 import contextlib
@@ -25,7 +22,7 @@ from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 
-# The daemon's defaults for any interval: response times are part of the evidence.
+# The daemon's defaults: response times are evidence.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # as for a scrape: a hung driver must not delay it
@@ -40,10 +37,7 @@ def record(
     bytes_max: int,
     tls: Mapping[str, str],
 ) -> None:
-    """Record until a signal or for `duration_seconds`, at most `bytes_max`; `tls` has keys of `tls_config`.
-
-    Raises ConfigError for an invalid URL or `tls` file, RecordingError if the file cannot be written.
-    """
+    """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
     logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
     settings = ScrapeSettings(
@@ -59,8 +53,6 @@ def record(
 
 
 class _Recording:
-    """Scrapes, writes and shows progress."""
-
     def __init__(self, target: Target, settings: ScrapeSettings, writer: Writer) -> None:
         self._target = target
         self._settings = settings

@@ -1,7 +1,4 @@
-"""`vllm-watch replay`: judge a recording as the daemon does.
-
-Separate from the command's arguments, so that its help imports none of this.
-"""
+"""`vllm-watch replay`: judge a recording as the daemon does. Separate, so that --help does not import it."""
 
 import json
 import math
@@ -31,13 +28,13 @@ from vllm_watch.watch.watch import Watch
 _TOLD_EVERY = 200  # observations
 
 ENGINES_MAX = 4000
-"""Over all targets of a recording: each costs 40 kB of memory, and 64 of them a line of about a hundred bytes."""
+"""Of a recording: each costs 40 kB, and 64 of them a line of some hundred bytes."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """Replay; print `prints`: "incidents" or the final "state" as JSON, or a "summary".
+    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary".
 
-    Raises RecordingError if the recording becomes unreadable (after printing incidents so far), ConfigError.
+    Raises ConfigError, and RecordingError after the incidents read so far.
     """
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
@@ -71,7 +68,7 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 def _observations(trace: Path) -> Iterator[Observation]:
     readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}  # target → most engines seen
+    engines: dict[str, int] = {}  # target → most engines
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
@@ -92,7 +89,7 @@ def _observations(trace: Path) -> Iterator[Observation]:
 
 
 def _state(watch: Watch) -> dict[str, Any]:
-    """Return the `read --json` output of the last readable body, and the final state."""
+    """Return `read --json` of the last readable body, and the final state."""
     signals = watch.signals
     why_not = signals.why_not if signals else None
     reading = watch.reading or Reading(vllm=False, why_not=why_not)
@@ -106,7 +103,7 @@ def _state(watch: Watch) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert records to JSON types; NaN and infinities become null."""
+    """NaN and infinities become null."""
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Find a command's state folder and prepare it for writing."""
+"""Find and prepare a command's state folder."""
 
 import os
 from collections.abc import Mapping
@@ -11,10 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the given folder; else that of `run`'s environment and configuration; else the user's own.
-
-    Raises ConfigError if that configuration is invalid.
-    """
+    """Return the given one; else that of `run`'s configuration; else the user's. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir
@@ -25,10 +22,9 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder and an empty file, owned by the folder's owner.
+    """Create the folder and an empty file. Raises JournalError.
 
-    Root may use the folder of a daemon that runs as another user; files made by root must belong to the daemon. Raises
-    JournalError.
+    Files that root makes must belong to the folder's owner, the daemon's user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A plan as text: one screen, verdict first, numbers in columns."""
+"""A plan as text: one screen, verdict first."""
 
 import math
 import textwrap

@@ -39,10 +39,7 @@ class Order:
 
 
 def reclaim(order: Order) -> bool:
-    """Reclaim, or print why not; return True if the memory was freed.
-
-    Raises WatchError if the GPUs cannot be read, or for incompatible arguments.
-    """
+    """Reclaim, or print why not; return True if memory was freed. Raises WatchError."""
     if order.as_json and not order.yes:
         raise WatchError("--json without --yes", "a program cannot be asked: add --yes")
     if not order.procfs.is_dir():
@@ -90,14 +87,14 @@ async def _journal(folder: Path | None) -> AsyncIterator[Journal | None]:
     state_folder.make(folder)
     journal = Journal(folder)
     try:
-        await journal.entries(limit=1)  # raises if it cannot be written
+        await journal.entries(limit=1)  # raises if unwritable
         yield journal
     finally:
         await journal.close()
 
 
 async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
-    """Ask, then poll again: the answer may have taken a while."""
+    """Ask, then poll again: answering may take a while."""
     if not sys.stdin.isatty():
         return Refusal(
             cause="nothing was done: there is no terminal to ask on",
@@ -143,13 +140,13 @@ def _refused(order: Order, refusal: Refusal) -> bool:
 
 
 def _say(order: Order, text: str, *, passing: bool = False) -> None:
-    """Print for people; `passing` text only on a terminal, where it is overwritten."""
+    """Print for people; `passing` text is overwritten, on terminals only."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
     print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:
-    """Return the actor: the user behind sudo, if known."""
+    """Return the user, behind sudo if known."""
     own, behind = user_name(os.geteuid()), os.environ.get("SUDO_USER")
     return f"{behind} as {own}" if behind and behind != own else own

@@ -1,4 +1,4 @@
-"""The history as text: a one-line summary, each incident, and blind spots."""
+"""The history as text."""
 
 import time
 from collections import Counter
@@ -11,9 +11,7 @@ _LIVE_SECONDS = 5.0  # the daemon's scrape interval
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times, 29 of
-    them at healthy times".
-    """
+    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []
@@ -29,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Return what this history cannot show and must not be taken for healthy."""
+    """Return what this history cannot show, which is not healthy but unknown."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:
@@ -49,7 +47,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
 
 
 def incident(found: Found) -> list[str]:
-    """Return one incident: time, cause, and whether an alert fired."""
+    """Return time, cause and alerts."""
     told, story = found.incident, story_of(found.incident.kind)
     cause = story.causes.get(told.cause)
     until = "still open at the end" if found.until_t is None else f"{clock(found.until_t)}, {duration(found.until_t - found.began_t)}"  # fmt: skip

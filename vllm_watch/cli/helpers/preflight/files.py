@@ -1,4 +1,4 @@
-"""Locate a launch's model (a folder, the hub's cache, or absent) and check its files for damage."""
+"""Locate a launch's model (folder, hub's cache, or absent) and check its files."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _TRUE = ("1", "ON", "YES", "TRUE")
 
 
 def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
-    """Return the model's files, and its config if there is one."""
+    """Return the model's files and config."""
     named = command.model
     if named is None:
         return None, None
@@ -59,13 +59,13 @@ def _find(command: Command, named: str) -> tuple[ModelFiles | None, Found | None
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """Return True if access to the hub is disabled."""
+    """Return True if the hub is disabled."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return any(environment.get(name, "").upper() in _TRUE for name in names)
 
 
 def has_token(command: Command) -> bool:
-    """Return True if there is a hub token, by flag, variable or file."""
+    """Return True for a hub token by flag, variable or file."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
         return True
@@ -81,7 +81,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """Return the file system of a path that may not exist yet."""
+    """The path may not exist yet."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent
@@ -98,7 +98,7 @@ def room(path: Path) -> Room | None:
 
 
 def _caches(command: Command) -> list[Path]:
-    """Return the folders for weights, --download-dir first."""
+    """--download-dir first."""
     named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
 
@@ -130,7 +130,7 @@ def _looked_at(
 
 
 def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
-    """Return the files named by the index, and the bytes of all weights; no files for a damaged index."""
+    """Return the index's files and all weights' bytes; no files if damaged."""
     for name in checkpoints.INDEXES:
         path = folder / name
         if not path.is_file():
@@ -146,7 +146,7 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 
 
 def _damage(path: Path) -> str | None:
-    """Return why a weight file must be damaged, or None."""
+    """Return why a weight file is damaged, or None."""
     size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight`: gather, judge, print, and exec vLLM if requested."""
+"""`vllm-watch preflight`: gather, judge, print, exec."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ class Order:
 
 
 def preflight(order: Order) -> int:
-    """Run it; return the exit status, unless this process execs vLLM."""
-    # As PID 1 of a container, SIGTERM has no effect without a handler.
+    """Return the exit status, unless it execs vLLM."""
+    # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ), will_exec=order.execute)
     if order.wait_seconds:  # it prints its own progress
@@ -73,7 +73,6 @@ _END = "\033[0m"
 
 
 def _lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
-    """Return each finding with its fixes, and a summary line."""
     found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
     return [
         f"launch: {visible(facts.command.shown())}",
@@ -113,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Restore the signals that Python ignores, which exec would pass on."""
+    """Restore signals that Python ignores, which exec would pass on."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
