@@ -8,7 +8,7 @@ _NEITHER = frozenset({"no_driver"})
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Calls to one source since the start."""
+    """Calls to one source since the watcher started."""
 
     outcome: str = ""  # of the last call
     last_call_timestamp_seconds: float | None = None
@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the start."""
+    """The state folder since the watcher started."""
 
     folder: str
     ok: bool = True  # at the last attempt
@@ -84,7 +84,7 @@ class NotifierHealth:
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """An empty outcome updates only the queue length."""
+        """Count results; an empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

@@ -52,7 +52,7 @@ def ring_seconds(seconds: float) -> float:
 
 
 class History:
-    """A ring for each of SPANS."""
+    """One engine's rings, one for each of SPANS."""
 
     __slots__ = ("_rings",)
 
@@ -61,13 +61,13 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """A clock that was set back clears the rings."""
+        """Add a point. A clock that was set back clears the rings."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
 
     def ring(self, seconds: float) -> "Ring":
-        """As ring_seconds."""
+        """Return the ring as of ring_seconds."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
     def export(self) -> bytes:
@@ -75,7 +75,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Raises ValueError."""
+        """Deserialize. Raises ValueError."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -126,7 +126,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """In the order of CHARTED; NaN is unknown."""
+        """Add a point: values in the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:

@@ -9,7 +9,7 @@ PAST_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A check's refusal."""
+    """A refusal by one of the guard's checks."""
 
     gate: str  # slug
     text: str
@@ -54,7 +54,7 @@ class AttemptShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """An operator's pause of all restarts."""
+    """All restarts are paused by an operator."""
 
     actor: str
     reason: str

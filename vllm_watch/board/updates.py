@@ -53,7 +53,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Without arguments: a new GPU reading."""
+        """Mark one thing; without arguments, a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -93,7 +93,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Raises TooManyListenersError."""
+        """Subscribe. Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",

@@ -120,7 +120,7 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """With ?debug=true also the steps to its verdict."""
+        """Serve an incident, with ?debug=true also the steps to its verdict."""
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:
@@ -132,7 +132,7 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """Of a target, an engine or an incident."""
+        """Serve the charts of a target, an engine or an incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -206,7 +206,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """An error before the first chunk gets a response, a later one aborts."""
+    """Stream; an error before the first chunk gets a response, a later one aborts."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",

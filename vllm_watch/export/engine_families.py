@@ -39,7 +39,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """Without engines there are no counters to reset."""
+    """Return None without engines: there are no counters to reset."""
     return row.restarts if row.engine else None
 
 

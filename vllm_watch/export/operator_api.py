@@ -45,7 +45,7 @@ class Operators(Protocol):
         """Prevent restarts for this incident."""
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """Until resumed, if `minutes` is None."""
+        """Pause restarts; `minutes` None: until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
         """End a pause, close breakers."""
@@ -59,7 +59,7 @@ TestNotifier = Callable[[str], Awaitable[Reply]]
 
 
 class OperatorApi:
-    """Without `operators` nothing can be restarted."""
+    """The handlers; without `operators` nothing can be restarted."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
@@ -152,7 +152,7 @@ class OperatorApi:
 
 
 class _Body:
-    """Only known keys are accepted."""
+    """A small JSON object of known keys only."""
 
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
@@ -198,7 +198,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """For Alertmanager's large bodies, after its token was checked."""
+    """Read Alertmanager's large body, after its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

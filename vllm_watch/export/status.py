@@ -165,7 +165,7 @@ class Status:
         return _charts(name, Charts(now, span, rings), entry, time.time())
 
     def incident_history(self, name: str) -> str | None:
-        """Frozen at its end; None if unknown."""
+        """Return its charts, frozen at its end; None if unknown."""
         incident = self._board.incidents.find(name)
         return (
             None if incident is None else _charts(incident.target, self._board.charts_of(incident))

@@ -30,7 +30,7 @@ Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """`own`: the watcher's process metrics."""
+    """Return the body; `own`: the watcher's process metrics."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -114,7 +114,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """The hot path: a hundred thousand lines for a thousand targets."""
+    """Return sample lines. The hot path: a hundred thousand for a thousand targets."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)

@@ -38,7 +38,7 @@ class _Used:
 
 
 def check(path: Path) -> WebSettings:
-    """Raises ConfigError."""
+    """Read and check the file. Raises ConfigError."""
     return _load(path).settings
 
 

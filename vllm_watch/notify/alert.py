@@ -51,7 +51,7 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Raises one of stored.DAMAGE."""
+    """Return the stored alert. Raises one of stored.DAMAGE."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(

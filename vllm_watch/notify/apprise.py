@@ -156,7 +156,7 @@ class Notifier:
 
 
 def _service(url: str) -> "NotifyBase | None":
-    """None if unknown."""
+    """Return apprise's service, None if unknown."""
     import apprise  # noqa: PLC0415 - an extra, and it takes long to load
 
     # No disk, no thread pool that outlives us.
@@ -213,7 +213,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """A scheme is not a secret; a line without one may be."""
+    """Return the scheme, which is not a secret; a line without one may be."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

@@ -43,7 +43,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """None: not configured."""
+    """Links in messages; None: not configured."""
 
     page_url: str | None = None
     runbooks_url: str | None = None
@@ -96,7 +96,7 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """Not to be mistaken for an alert."""
+    """Return a test message, not to be mistaken for an alert."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
@@ -249,7 +249,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """With the day: messages are read late."""
+    """Format with the day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

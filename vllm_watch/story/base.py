@@ -46,7 +46,7 @@ def runbook_path(page: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause's texts."""
+    """The texts of one cause."""
 
     title: str  # follows the kind's title: "Stalled: hang"
     seen: str  # a clause: "requests run and no step ends"
@@ -57,7 +57,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One kind's texts."""
+    """The texts of one kind of incident."""
 
     title: str  # "Stalled"
     says: str  # predicate of the target: "is stalled"

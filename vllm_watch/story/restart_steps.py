@@ -7,7 +7,7 @@ RUNBOOK = "restart.md"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step's texts."""
+    """The texts of one restart step."""
 
     says: str  # predicate of the target
     first_step: str

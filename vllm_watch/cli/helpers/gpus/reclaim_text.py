@@ -46,7 +46,7 @@ def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 
 def result(plan: Plan, outcome: Outcome) -> str:
-    """The last line matters most: freed or not."""
+    """Return the result; the last line matters most: freed or not."""
     lines = []
     for gpu in outcome.release.gpus:
         used = f"GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"

@@ -81,7 +81,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """The path may not exist yet."""
+    """Return the file system of a path that may not exist yet."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent
@@ -98,7 +98,7 @@ def room(path: Path) -> Room | None:
 
 
 def _caches(command: Command) -> list[Path]:
-    """--download-dir first."""
+    """Return weight folders, --download-dir first."""
     named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
 

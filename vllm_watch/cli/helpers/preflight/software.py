@@ -37,7 +37,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
 
 
 def _prefixes(found: Path) -> list[Path]:
-    """The shebang's interpreter first, then its own prefix."""
+    """Return prefixes: the shebang's interpreter's, then its own."""
     own = found.parent.parent
     try:
         with regular_file.opened(found) as file:
@@ -51,7 +51,7 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _versions(prefix: Path) -> dict[str, str]:
-    """From pip's .dist-info folders."""
+    """Return versions by distribution, from pip's .dist-info folders."""
     found: dict[str, str] = {}
     for pattern in _PACKAGES:
         for folder in prefix.glob(f"{pattern}/*.dist-info"):
@@ -73,7 +73,7 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """From 2.8.0+cu128, else from PyPI's runtime package."""
+    """Return CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

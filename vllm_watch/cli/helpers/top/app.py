@@ -25,7 +25,7 @@ _GPU_SHARE = 4  # a quarter of the height
 
 
 class Source(Protocol):
-    """Raises WatchError if the daemon does not answer."""
+    """A daemon's API. Raises WatchError if it does not answer."""
 
     url: str
 
@@ -167,7 +167,7 @@ class TopApp(App[None]):
                 self.query_one(place).display = bool(part.plain)
 
     def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
-        """The engines get the remaining height."""
+        """Return all parts but the engines, which get the remaining height."""
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
         gpus = status.gpus if status else None
@@ -184,7 +184,7 @@ class TopApp(App[None]):
         }  # fmt: skip
 
     def _in_place(self, width: int, height: int) -> Text:
-        """The keys, or the opened target."""
+        """Return the keys, or the opened target."""
         row, status = self._opened_row(), self._status
         if self._helps:
             lines = top_opened.help_lines(status, width)
@@ -232,7 +232,7 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Or scroll the opened view."""
+        """Move the cursor, or scroll the opened view."""
         if self._helps or self._opened:
             self._scrolled = max(0, self._scrolled + rows)
             self.draw()
@@ -262,7 +262,7 @@ class TopApp(App[None]):
         self.draw()
 
     def action_leave(self) -> None:
-        """Or clear the filter."""
+        """Close the opened view, or clear the filter."""
         if not self._helps and not self._opened:
             self.action_unfilter()
         elif self._helps:
@@ -272,7 +272,7 @@ class TopApp(App[None]):
             self.draw()
 
     async def on_click(self, event: events.Click) -> None:
-        """A second click opens; titles sort."""
+        """Select a row, or open it if selected; titles sort."""
         place = event.screen_y - self.query_one("#engines").region.y - 1
         if self._helps:
             self.action_help()

@@ -25,7 +25,7 @@ _UNSEEN = ("unknown", "starting")
 
 
 async def ask(daemon: Daemon) -> Status:
-    """Raises WatchError."""
+    """Return the status. Raises WatchError."""
     try:
         return await daemon.status()
     finally:
@@ -33,7 +33,7 @@ async def ask(daemon: Daemon) -> Status:
 
 
 def show(daemon: Daemon, *, as_json: bool) -> None:
-    """Raises WatchError."""
+    """Print the snapshot. Raises WatchError."""
     status = asyncio.run(ask(daemon))
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))

@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """Styles are ignored."""
+    """The part of rich.text.Text that `top` uses; styles are ignored."""
 
     spans: tuple[()] = ()
 
@@ -20,7 +20,7 @@ class PlainText:
 
     @property
     def cell_len(self) -> int:
-        """In columns."""
+        """Return its width in columns."""
         return len(self.plain)
 
     def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":

@@ -28,7 +28,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """With the engine if there are several."""
+        """Return the target's name, with the engine if there are several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def down(self) -> bool:
-        """It or its server."""
+        """Return True if it or its server is down."""
         return "down" in (self.state, self.target.state)
 
     @property
@@ -97,7 +97,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Low ranks stay longest on narrow terminals."""
+    """A column; low ranks stay longest on narrow terminals."""
 
     title: str
     width: int
@@ -107,12 +107,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Unless down or stalled: a last minute's rate would look like work."""
+    """Show a last minute's rate unless down or stalled: it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Unless down: an engine dead behind a live API server keeps exporting."""
+    """Show a value unless down: an engine dead behind a live API server keeps exporting."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 

@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """With the daemon's verdict."""
+    """A holder with the daemon's verdict."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,7 +39,7 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """None: not judged."""
+    """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
     targets: tuple[str, ...] = ()  # known to run there
@@ -56,14 +56,14 @@ class JudgedGpu(GpuSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReading(GpuReading):
-    """Of the daemon's host."""
+    """All GPUs of the daemon's host."""
 
     gpus: tuple[JudgedGpu, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """With the daemon's texts."""
+    """An incident with the daemon's texts."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
@@ -86,7 +86,7 @@ class SourceStatus(BaseModel):
 
 
 class StoreStatus(BaseModel):
-    """At the last attempt."""
+    """Whether the state folder could be written at the last attempt."""
 
     ok: bool = True
     because: str | None = None
@@ -196,7 +196,7 @@ class Explanation(BaseModel):
 
 
 class Explained(BaseModel):
-    """With the steps to its verdict."""
+    """An incident with the steps to its verdict."""
 
     id: str
     target: str
@@ -230,28 +230,28 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Raises WatchError."""
+        """Return the command line's daemon. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Raises WatchError without an answer within five seconds."""
+        """Fetch the status. Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
         # The watcher's own are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Of the last ten minutes. Raises WatchError."""
+        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Since Unix time. Raises WatchError."""
+        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Raises WatchError."""
+        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:

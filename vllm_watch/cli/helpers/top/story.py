@@ -161,7 +161,7 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """Without the number waiting."""
+    """Return the share in the text, without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -198,7 +198,7 @@ def _number(value: float | str | None, unit: str) -> str:
 
 
 def _written(value: float | str | None, unit: str) -> set[str]:
-    """Its possible forms in a sentence."""
+    """Return its possible forms in a sentence."""
     if not isinstance(value, int | float):
         return {str(value)}
     number = value * 100 if unit == "ratio" else value
