@@ -1,1 +1,1 @@
-"""From verdicts to incidents: one problem is one incident, with its cause, evidence and end. Pure."""
+"""From verdicts to incidents, from first sign to end. Pure."""

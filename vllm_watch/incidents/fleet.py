@@ -1,15 +1,14 @@
 """Many targets that fall silent at once share one cause, most likely the watcher's own.
 
-If the watcher's network, name server, proxy or host fails, all engines seem dead. Restarting them would be the worst
-response, and a page for each would hide the cause. So the watcher suspects itself first: one incident pages once; the
-`engine_down` incidents of that minute become tickets without advice, linked to it, until most targets are back. A
-target that is still silent then pages on its own.
+If the watcher's network, name server, proxy or host fails, all engines seem dead: restarting them would be the worst
+response, and a page for each would hide the cause. So one incident pages once; the `engine_down` incidents of that
+minute become linked tickets without advice until most targets are back. Targets still silent then page on their own.
 
 Not hidden: a server that answers, however badly (`engine_dead`); a process known to have ended on this host; a
-target that falls silent later. If all are really dead, one page names them, with the evidence for either cause.
+later silence. If all are really dead, one page names them, with the evidence for either cause.
 
-This is the last stage that changes an incident: `take`, `take_up` and `forget` return the events that are stored,
-shown and acted on. It survives a restart of the watcher: a member not scraped since counts as silent.
+This is the last stage that changes an incident. It survives a restart of the watcher: members not scraped since
+count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -34,59 +33,53 @@ from vllm_watch.signals import stored
 KIND, CAUSE = "engine_down", "unreachable"
 
 STATE_VERSION = 1
-"""State of other versions is ignored."""
 
 WINDOW_SECONDS = 60.0
-"""200 targets are polled spread over one interval, and timeouts add seconds: at 15 s intervals one outage is seen over
-half a minute.
-"""
+"""Polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
-"""A target counts as answering this long after its last answer: one scaled down or dead for longer is not evidence."""
+"""A target counts as answering this long after its last answer; a longer silence is not evidence."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back, and one silent, this long before that one is reported alone: they return one by one, each at
-its own poll.
-"""
+"""Most members must be back, and one silent, this long before it is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that need an answer from the server: a broken path to it cannot explain them."""
+"""Causes that prove an answer from the server: a broken path cannot explain them."""
 
 
 class Fleet:
-    """Filter between the judgement of single targets and the users of incidents."""
+    """Changes incidents after judgement, before publishing."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """The limit: more than `share` of the targets that answered before, and at least `targets_min`."""
-        self.target = WATCHER  # key of its state and incident
-        self.opened: dict[str, int] = {}  # common incidents ever opened, by kind
+        """The limit: over `share` of the targets that answered before, and at least `targets_min`."""
+        self.target = WATCHER
+        self.opened: dict[str, int] = {}  # ever opened, by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}  # open engine_down incidents by id, as judged
-        self._links: dict[str, str] = {}  # id of an open single incident → id of the common one
-        self._unscraped: dict[str, None] = {}  # targets of an earlier run, not scraped yet
-        self._waiting: dict[str, None] = {}  # single incidents that may become common with those
+        self._links: dict[str, str] = {}  # id of an open single incident → of the common one
+        self._unscraped: dict[str, None] = {}  # targets of an earlier run
+        self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # offset from the observations' clock to Unix seconds
+        self._clock_s: float | None = None  # observations' clock to Unix seconds
         self._began_s = float("inf")  # first scrape of this run
-        self._late = 0.0, 0.0  # time of the latest late poll, seconds late
+        self._late = 0.0, 0.0  # latest late poll: time, delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         return (self._common.incident,) if self._common else ()
 
     def export_state(self) -> dict[str, Any]:
-        """Return the state that cannot be derived from the targets' incidents."""
         common = None if self._common is None else self._common.export_state()
         opened, links = dict(self.opened), dict(self._links)
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore exported state, before `take_up`. Return the errors."""
+        """Restore before `take_up`; return the errors."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
@@ -101,10 +94,10 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt targets from Unix time `t` on; return the events of incidents that change.
+        """Adopt targets from Unix time `t` on; return the events of changed incidents.
 
-        `restored`: target → host, time of its last answer to an earlier run (None: unknown), open incidents. Incidents of
-        targets that fell silent together are held until all have been scraped again.
+        `restored`: target → host, time of its last answer to an earlier run (None: unknown), open incidents. Those that
+        fell silent together are held until all targets have been scraped.
         """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
@@ -142,7 +135,7 @@ class Fleet:
         return told
 
     def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
-        """Drop members that are no longer watched, and links of unknown incidents."""
+        """Drop unwatched members, and links of unknown incidents."""
         self._links = {name: to for name, to in self._links.items() if name in self._singles}
         members = () if self._common is None else tuple(self._common.members)
         return [event for name in members if name not in here for event in self.forget(name, t)]
@@ -155,10 +148,9 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll of one target and its events; return the events to publish, in order.
+        """Process one poll and its events; return the events to publish, also of other targets and WATCHER, in order.
 
-        These may concern other targets and the watcher itself (`WATCHER`). `late_s`: delay of the poll's start.
-        `explained`: targets whose silence another incident pages for, such as a lost GPU.
+        `late_s`: delay of the poll's start. `explained`: silent targets with a page already, as for a lost GPU.
         """
         self._explained = explained
         t = observation.t
@@ -173,7 +165,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published: milder while the common cause is suspected; the link stays."""
+        """Return the incident as published: milder during a suspected common cause; the link stays."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -190,7 +182,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # not polled: neither an answer nor a silence
+            return  # not polled: neither answer nor silence
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -209,7 +201,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered: it is a separate problem
+            common.held.pop(name, None)  # the server answered: a separate problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -224,12 +216,11 @@ class Fleet:
         return [self._shown(event)]
 
     def _suspect(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
-        """Open the common incident if this is the first of many."""
         target = event.incident.target
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # A target not scraped yet that last answered before that moment may be one of them.
+            # An unscraped target that last answered before that moment may be one of them.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -255,10 +246,9 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the time around which others fell silent too, and the target's outcome if it was silent before this run.
+        """Return the moment around which others fell silent, and the target's outcome if it was silent before this run.
 
-        Targets that answered an earlier run should answer. For others that is unknown: only targets silent in the same
-        way count as fallen together, and those that refuse connections may be starting.
+        Then only targets silent in the same way count as fallen together, and one that refuses connections may be starting.
         """
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
@@ -269,7 +259,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return how a target is silent that was not known to answer shortly before; else ""."""
+        """Return the outcome of a silent target not known to have answered shortly before; else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -287,29 +277,27 @@ class Fleet:
         return members, known + (len(members) if unseen else 0)
 
     def _fell_with(self, name: str, moment_s: float, unseen: str) -> bool:
-        """Return True if the target fell silent within the window, for no known reason."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # With an open common incident, a target that fell silent while no watcher ran may belong to it.
+        # It may have fallen silent with them while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
         return target.fell_s - WINDOW_SECONDS <= moment_s <= target.silent_s + WINDOW_SECONDS
 
     def _fell_with_many(self, name: str, t: float) -> bool:
-        """Return True if the target fell silent with others, by the state of an earlier run."""
         if self._common is not None:
             return self._fell_with(name, self._common.moment_s, self._common.unseen)
         members, known = self._fallen(*self._since(name, t))
         return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
-        """Return True while targets of an earlier run are unscraped: that takes one interval."""
+        """Return True while targets of an earlier run are unscraped, for one interval at most."""
         return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Once all targets have been scraped, judge waiting incidents as if just opened."""
+        """Once all are scraped, judge waiting incidents as if just opened."""
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
         for each in (each for each in waiting if each.phase == ACTIVE):
@@ -345,7 +333,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Incidents of recovered members end on their own after their quiet time; until then the common
+        # Recovered members' incidents end after their quiet time; until then the
         # trouble may return.
         if any(name in self._singles for name in common.held):
             return released
@@ -354,7 +342,7 @@ class Fleet:
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
-        """Publish incidents of targets still silent as judged, now that most are back."""
+        """Publish incidents of targets still silent, as judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
@@ -363,7 +351,7 @@ class Fleet:
             if incident.target in self._unscraped:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
-                continue  # reachable again: a new verdict follows soon
+                continue  # a new verdict follows soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
                 told.append(IncidentEvent(UPDATED, t, self.shown(incident)))

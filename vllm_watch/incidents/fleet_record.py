@@ -11,10 +11,10 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""Polls start within milliseconds; a longer delay is reported as the watcher's own."""
+"""Polls start within milliseconds; a longer delay is the watcher's own."""
 
 NAMES_SHOWN = 8
-"""Hosts and targets named in the text; related incidents name all."""
+"""Related incidents name all."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Target:
     host: str
     answered_s: float | None = None
     silent_s: float | None = None  # first poll without an answer, if the last had none
-    fell_s: float = 0.0  # earliest possible beginning of the silence
+    fell_s: float = 0.0  # earliest possible beginning
     outcome: str = "not scraped yet"
     dead: bool = False  # its process is known to have ended
 
@@ -34,15 +34,15 @@ class Common:
     """The open common incident."""
 
     incident: Incident
-    moment_s: float  # when the targets fell silent, or when it was opened
-    unseen: str  # their outcome if they were silent before this run; else empty
-    known: int  # targets that had answered before, or should
-    members: dict[str, None]  # targets, in order of detection
+    moment_s: float  # beginning of the silence, or when it opened
+    unseen: str  # outcome, if silent before this run
+    known: int  # targets that had answered, or should
+    members: dict[str, None]  # in order of detection
     back_s: float | None = None  # since when most are back
-    held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
+    held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:
-        """Omit `back_s`: recovery must be seen again before it counts."""
+        """Omit `back_s`: recovery must be seen again."""
         return {
             "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
             "known": self.known, "members": list(self.members), "held": list(self.held),
@@ -61,7 +61,7 @@ class Common:
 def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
-    """Return the common incident. `others`: targets that answer; `late_s`: the largest delay of a scrape."""
+    """Return the common incident. `others`: targets that answer; `late_s`: largest delay of a scrape."""
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (
@@ -107,7 +107,6 @@ def _evidence_for(
 
 
 def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tuple[Evidence, ...]:
-    """Return the evidence for the targets' own failure."""
     found = []
     if all(each.outcome == "refused" for each in members):
         text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"

@@ -1,4 +1,4 @@
-"""An open incident with the state that later polls need."""
+"""An open incident, and the state that later polls need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +12,14 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Verdicts in a row before another cause replaces a known one, or advice is withdrawn: near a boundary between two causes
-they alternate. An unknown cause is replaced at once.
+"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate.
+An unknown cause is replaced at once.
 """
 
 RETURNED_SECONDS = 10.0
 """A shorter absence is flicker, not a return."""
 
-Life = tuple[float | None, int]  # of a process: its start, and how often counters were reset
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(slots=True)
@@ -27,17 +27,16 @@ class Followed:
     """One open incident."""
 
     incident: Incident
-    life: Life  # of the engine or server when it opened
+    life: Life  # when it opened
     quiet_needed_s: float
-    lost_mark: lost.Mark  # requests counted when it began
+    lost_mark: lost.Mark  # when it began
     quiet_s: float = 0.0  # how long nothing was found
     recovering_since_s: float | None = None  # on the target's timeline
-    rival: tuple[str, bool] | None = None  # cause and advice that may replace the current ones
+    rival: tuple[str, bool] | None = None  # that may replace the current cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
     def unseen(self) -> None:
-        """Note a poll without the finding, clear or not."""
         if self.incident.firing:
             self.incident = replace(self.incident, firing=False)
 
@@ -53,24 +52,23 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        """Set the requests lost since it began; None: currently unknown."""
+        """Set the requests lost since it began; None: unknown now."""
         if requests is None and self.incident.phase == RECOVERING:
-            return  # a count unknown now belongs to another problem
+            return  # it belongs to another problem
         if requests != self.incident.requests_lost:
             self.incident = replace(self.incident, requests_lost=requests)
 
     def close_at(self, t: float) -> None:
-        """Set the Unix time at which it resolves if it stays clear."""
+        """Set when it resolves if it stays clear."""
         if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
             self.incident = replace(self.incident, closes_t=t)
 
     def meanwhile(self, text: str) -> None:
-        """Set the other finding that this incident explains for now; empty: none."""
+        """Set the finding that this incident explains for now; "": none."""
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
     def note_stacks(self, sentence: str) -> None:
-        """Add the stacks' sentence, which no decision uses."""
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
@@ -83,7 +81,7 @@ class Followed:
             known, phase=ACTIVE, firing=True, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t),
         )  # fmt: skip
-        if returned:  # begin and worst restart; `recurring` counts earlier ones
+        if returned:  # `recurring` counts earlier ones
             began_t = max(known.ended_t or t, t - max(0.0, verdict.since_seconds))
             seen = replace(seen, began_t=began_t, worst=worst_of(verdict, t), times=known.times + 1)
         if not back and not self._takes_over(verdict, at_s):
@@ -109,7 +107,7 @@ class Followed:
         )
 
     def is_of(self, verdict: Verdict) -> bool:
-        """Return True if the verdict has a cause of the same family, or an unknown one."""
+        """Return True for a cause of the same family, or an unknown one."""
         return family_of(verdict) in ("", self.incident.family) or not self.incident.family
 
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:

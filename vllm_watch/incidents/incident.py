@@ -1,7 +1,6 @@
-"""The record of one incident: problem, times, evidence, end.
+"""The record of one incident, shared by judgement, board, state folder, notifications and hooks.
 
-Judgement, board, state folder, notifications and hooks share it. It becomes plain values only when it leaves the
-process or is stored.
+It becomes plain values only when it leaves the process or is stored.
 """
 
 import hashlib
@@ -23,11 +22,9 @@ OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 ACTIVE, RECOVERING = "active", "recovering"
 
-Key = tuple[str, str | None]  # kind, engine: at most one incident of each is open
+Key = tuple[str, str | None]  # at most one incident of each is open
 
-Trouble = tuple[
-    str, str | None, str
-]  # kind, engine, family of causes: identity of a recurring problem
+Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,53 +32,53 @@ class Worst:
     """The leading evidence at its worst."""
 
     t: float  # Unix seconds
-    measure: float  # see Verdict.measure
+    measure: float
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One problem of one engine, or of the whole server (`engine` None). Times are Unix seconds."""
+    """One problem of an engine, or of the whole server (`engine` None). Times are Unix seconds."""
 
     id: str
     target: str
     engine: str | None
     kind: str
     cause: str
-    family: str = ""  # causes of one family are one trouble (story.base.Cause); "": unknown, or all
+    family: str = ""  # one trouble (story.base.Cause); "": unknown, or all
     severity: str  # one of SEVERITIES
-    summary: str  # one sentence, of the last poll that found it
-    meanwhile: str = ""  # another finding since, not reported separately (yet)
-    stacks: str = ""  # stacks of its processes soon after it opened, as a sentence
+    summary: str  # of the last poll that found it
+    meanwhile: str = ""  # another finding, not reported separately (yet)
+    stacks: str = ""  # soon after it opened
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()  # of a host's incident: affected targets
-    restart_targets: tuple[str, ...] = ()  # those that the restart is advised for
-    related: tuple[str, ...] = ()  # ids of linked incidents, oldest first
+    concerns: tuple[str, ...] = ()  # targets affected by a host's incident
+    restart_targets: tuple[str, ...] = ()  # those advised to restart
+    related: tuple[str, ...] = ()  # ids, oldest first
     opened_t: float
-    updated_t: float  # of the poll that gave summary and evidence
-    began_t: float  # of the first bad poll
-    ended_t: float | None = None  # of the first good poll after it; None while it lasts
-    closes_t: float | None = None  # while recovering: when it resolves if it stays clear
+    updated_t: float  # poll of summary and evidence
+    began_t: float  # first bad poll
+    ended_t: float | None = None  # first good poll after it
+    closes_t: float | None = None  # when it resolves if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # found by the last poll
     times: int = 1  # occurrences without a day in between
     recurring: Recurring | None = None  # None: it occurred once
     worst: Worst | None = None
-    requests_lost: int | None = None  # since it began, from counters (lost.py); None: unknown
-    resolved_t: float | None = None  # None while open
-    way: tuple[Step, ...] = ()  # its history of changes (way.py)
+    requests_lost: int | None = None  # since it began (lost.py); None: unknown
+    resolved_t: float | None = None
+    way: tuple[Step, ...] = ()  # its history (way.py)
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
     def key(self) -> Key:
-        """Unique among the open incidents of one target."""
+        """Unique among open incidents of a target."""
         return self.kind, self.engine
 
     @property
     def trouble(self) -> Trouble:
-        """The same for each recurrence of one problem."""
+        """Identity of a recurring problem."""
         return self.kind, self.engine, self.family
 
     @property
@@ -99,17 +96,16 @@ class Incident:
 
     @property
     def texts(self) -> list[str]:
-        """Return its sentences: stacks first, then the evidence."""
+        """Stacks first, then the evidence."""
         return [self.stacks, *(each.text for each in self.evidence_for)]
 
     @property
     def advised_after_s(self) -> float | None:
-        """Seconds it must last before a restart is advised; None: not time-based."""
+        """Age at which a restart is advised; None: not time-based."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 
     def advises_restart_of(self, target: str) -> bool:
-        """Return True if a restart of this target is advised."""
         return self.restart_advised and (target == self.target or target in self.restart_targets)
 
 
@@ -119,8 +115,8 @@ class IncidentEvent:
 
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds
-    incident: Incident  # after the event
-    before: Incident | None = None  # before an update that a scrape caused
+    incident: Incident
+    before: Incident | None = None  # before an update by a scrape
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
@@ -136,12 +132,12 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its current form added to its way; `changes`: those made after its detector's verdict."""
+    """Return the incident with its current form added to its way; `changes`: those made after its detector."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return the incident's id, the same for each watcher of the problem; valid in paths, labels and file names."""
+    """Return the incident's id, the same for each watcher; valid in paths, labels and file names."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
@@ -201,10 +197,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make an incident of a published event. Raises one of stored.DAMAGE.
-
-    `opened_t`: None if only this event is known.
-    """
+    """Make an incident of a published event; `opened_t` None: only this event is known. Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
@@ -221,7 +214,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
 
 
 def export_state(incident: Incident) -> dict[str, Any]:
-    """Return an open incident as plain values for `restore`."""
+    """Return an open incident as plain values."""
     state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
@@ -232,7 +225,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Incident:
-    """Make an open incident of its stored form. Raises one of stored.DAMAGE."""
+    """Restore an open incident. Raises one of stored.DAMAGE."""
     return Incident(
         **_shared(state),
         opened_t=stored.number(state["opened_t"]),
@@ -255,7 +248,7 @@ _STATE = (
 
 
 def _shared(state: stored.Stored) -> dict[str, Any]:
-    """Return the fields that both stored forms share. Raises one of stored.DAMAGE."""
+    """Return the fields that both forms share. Raises one of stored.DAMAGE."""
     evidence = {} if state.get("evidence") is None else state["evidence"]
     return {name: stored.text(state[name]) for name in _TEXTS} | {
         "engine": stored.text_or_none(state["engine"]),
@@ -329,7 +322,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    """Return None for NaN and infinity, which JSON lacks."""
+    """JSON lacks NaN and infinity: return None."""
     if isinstance(value, float) and value - value != 0:
         return None
     return value

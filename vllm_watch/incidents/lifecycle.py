@@ -1,9 +1,9 @@
 """From verdicts to incidents: one problem is one incident, from its first sign to its end.
 
 A finding opens an incident at once (detectors decide how long to wait), unless it is the effect of another active
-one. An incident recovers at the first poll without its finding, and resolves when that has lasted. Nothing opens,
-pages or is advised on a finding whose own numbers are normal again. A recovering incident hides nothing: another kind
-found then ends it and opens. `unknown` changes nothing.
+one. An incident recovers at the first poll without its finding, and resolves when that lasts. Nothing opens, pages
+or is advised on a finding with normal numbers. Another kind found during a recovery ends it and opens.
+`unknown` changes nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -31,18 +31,17 @@ from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 
 STATE_VERSION = 3
-"""State of other versions is discarded."""
 
 QUIET_LOOKS = 3.0
-"""An end takes at least this many usual intervals without a finding: one poll does not prove recovery."""
+"""Usual intervals without a finding before an end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Limit of the wait that QUIET_LOOKS asks for."""
+"""Limit of the wait for QUIET_LOOKS."""
 
 
 @record
 class Moment:
-    """The part of one poll that incidents depend on."""
+    """The part of a poll that incidents depend on."""
 
     t: float  # Unix seconds
     at_s: float  # on a timeline without steps
@@ -58,25 +57,25 @@ class Lifecycle:
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
-        self._found_since_s: dict[Key, float] = {}  # findings that have not opened an incident
+        self._found_since_s: dict[Key, float] = {}  # without an incident yet
         self._over: dict[Key, float] = {}  # when published trouble was last found
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
         self._usual_s = 0.0
-        self._beside: tuple[Incident, ...] = ()  # incidents open elsewhere, at this poll
-        self._meanwhile: dict[Key, str] = {}  # findings of this poll that an open incident explains
-        self.opened: dict[str, int] = {}  # incidents ever opened, by kind
+        self._beside: tuple[Incident, ...] = ()  # open elsewhere
+        self._meanwhile: dict[Key, str] = {}  # findings that an open incident explains
+        self.opened: dict[str, int] = {}  # ever opened, by kind
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The open ones, oldest first."""
+        """Oldest first."""
         return tuple(followed.incident for followed in self._followed.values())
 
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll's verdicts; return their events, in order.
+        """Process one poll; return its events, in order.
 
         `beside`: incidents open on the target's host and peers, or on the host's targets.
         """
@@ -111,13 +110,12 @@ class Lifecycle:
         return events + self._link(moment.t)
 
     def note_stacks(self, name: str, sentence: str) -> None:
-        """Add the stacks' sentence to the open incident with this id."""
         for each in self._followed.values():
             if each.incident.id == name:
                 each.note_stacks(sentence)
 
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
-        """End all incidents because the target is no longer watched."""
+        """End all incidents: the target is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
 
     # --- findings
@@ -127,7 +125,7 @@ class Lifecycle:
         if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
-        if followed is not None:  # another family opens at once, whatever recovers
+        if followed is not None:  # another family
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
@@ -212,7 +210,7 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """Link incidents to causes and effects opened since, and lower an effect's severity if its cause pages."""
+        """Link causes and effects opened since; an effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -237,7 +235,7 @@ class Lifecycle:
     def _recovered(
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
-        """Start or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished too."""
+        """Start or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished."""
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
@@ -259,7 +257,6 @@ class Lifecycle:
         return [self._end(key, moment.t, resolution)]
 
     def _without_engine(self, moment: Moment, passed_s: float) -> list[IncidentEvent]:
-        """Let incidents of vanished engines recover."""
         engines = moment.restarts
         gone = [key for key in self._followed if key[1] is not None and key[1] not in engines]
         return [
@@ -292,9 +289,9 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore the incidents of an earlier run whose kind is in `kinds`, on the same timeline.
+        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet.
 
-        Unwatched time does not count as quiet. Raises one of stored.DAMAGE, then without changes.
+        Raises one of stored.DAMAGE, then without changes.
         """
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]

@@ -14,39 +14,35 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""The usual rate is a mean over about this much time without an incident."""
+"""Incident-free time for the mean usual rate."""
 
 USUAL_SECONDS_MIN = 60.0
-"""The usual rate is unknown before this much of it."""
+"""The usual rate is unknown before this."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Poisson deviations above the usual that are not chance."""
+"""Poisson deviations beyond chance."""
 
 PAST_MAX = 32
-"""Counter steps kept: an incident begins some polls before it is opened."""
+"""Counter steps kept: incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
-    """Requests of one engine while followed, over all its processes."""
+    """Requests of one engine over all its processes."""
 
     at_s: float
-    failed: float  # ended by an error or an abort
-    gone: float  # in flight when their process ended
+    failed: float  # by an error or an abort
+    gone: float  # in flight when the process ended
 
 
 KEPT_MAX = 128
-"""Engines kept though absent from a scrape, as while a server starts. Beyond this many, absent engines are dropped: a server
-may report other names at each scrape.
-"""
+"""Engines kept though absent from a scrape, as during a start. Bounded: a server may report new names at each scrape."""
 
 Mark = Mapping[str, Counted]
-"""By engine, at the beginning of an incident."""
+"""By engine, at an incident's beginning."""
 
 
 @dataclass(slots=True)
 class _Engine:
-    """One followed engine."""
-
     begun_s: float
     restarts: int
     counter: float  # of failed requests, at the last scrape
@@ -57,7 +53,7 @@ class _Engine:
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """Return the counts at that time, or since following began."""
+        """Return the counts then, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
@@ -86,7 +82,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Process one poll; no samples if nothing was read. `restarts`: by engine; `well`: no incident is open."""
+        """Process one poll. `restarts`: by engine; `well`: no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -95,7 +91,7 @@ class LostRequests:
             self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
-        """Return the counts of an engine at that time; of all if it is None."""
+        """Return the counts of an engine, or of all, at that time."""
         return {
             name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
         }
@@ -129,7 +125,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # a process that just started may lack it
+        if counter is None:  # one that just started may lack it
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0
@@ -170,7 +166,7 @@ class LostRequests:
 
 
 def kept(mark: Mark) -> list[list[Any]]:
-    """Return the mark as plain values."""
+    """Return plain values."""
     return [[name, *counted] for name, counted in mark.items()]
 
 

@@ -1,8 +1,8 @@
 """Our own restart: the server's end is not new trouble, unless it does not come back. Pure.
 
-While one is under way, refusing or hanging is expected: `engine_down` and `engine_stalled` are unknown, nothing opens,
-and open incidents stay. The first poll of another process ends that. If the restart did not bring the server back, it
-is down at once and pages, whatever the symptoms: only the watcher stopped it.
+Under way, `engine_down` and `engine_stalled` are unknown: nothing opens, and open incidents stay. The first poll of
+another process ends that. A server that the restart did not bring back is down at once and pages, whatever the
+symptoms: only the watcher stopped it.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,13 @@ from vllm_watch.signals.records import TargetSignals
 
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
-"""Kinds found while a server ends and starts."""
 
-Life = tuple[float | None, int]  # process start, and how often counters were reset
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(frozen=True, slots=True)
 class RestartNews:
-    """State of our own restart of a server, at one poll."""
+    """State of our own restart at one poll."""
 
     under_way: bool = False
     missing: str | None = (
@@ -33,7 +32,7 @@ class RestartNews:
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""How long after the watcher's start its journal may take to report a restart begun by an earlier run."""
+"""Time for the journal, after the watcher's start, to report a restart begun by an earlier run."""
 
 
 class OwnRestart:
@@ -41,15 +40,13 @@ class OwnRestart:
 
     def __init__(self) -> None:
         self._news = NO_RESTART
-        self._life: Life | None = None  # of the process that is to end; None: none
+        self._life: Life | None = None  # of the process that is to end
         self._missing: str | None = None
 
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
     ) -> None:
-        """Process the news of this poll (None: journal not read yet). `before`: signals of the previous poll; `began_s`: age of
-        this watcher.
-        """
+        """Process the news (None: journal not read yet). `before`: the previous poll's; `began_s`: age of this watcher."""
         if news is None and began_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:

@@ -1,4 +1,4 @@
-"""Recurring trouble: notify again once it has doubled since people were notified. Pure."""
+"""Recurring trouble: notify again once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,48 +12,48 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends after this long without a finding: retries and drained queues make it flicker for seconds. Far within
-the five minutes in which an end must be reported.
+"""An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
+minutes in which an end must be reported.
 """
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""A collapse is measured in one-minute rates, which random load moves across any limit."""
+"""One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""The quiet time doubles with each recurrence up to this, so that an end is reported within five minutes."""
+"""The quiet time doubles with each recurrence up to this: an end is reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""A trouble is new again after a day away: periodic causes have a period of a day at most."""
+"""After a day away it is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Notify again when occurrences or total duration reach this multiple of the last notified."""
+"""Notify again at this multiple of the last notified occurrences or total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""A page that lasts this long is notified, however often it recurred: it does not end on its own."""
+"""A page that lasts this long is notified, however often it recurred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """How often one trouble recurred, and which incident notified people."""
+    """Recurrence of one trouble, and the incident that notified people."""
 
     times: int
-    within_seconds: float  # from the first beginning until now, or until the last end
-    ill_seconds: float  # total duration of the trouble
-    text: str  # both as a sentence without a stop
-    earlier: str = ""  # id of the incident that notified; empty: this one does
+    within_seconds: float  # from the first beginning to now or the last end
+    ill_seconds: float  # total duration
+    text: str  # a sentence without a stop
+    earlier: str = ""  # id of the incident that notified; "": this one
 
     @property
     def told(self) -> bool:
-        """Return True if an earlier incident notified people of it."""
+        """Return True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The incident that people were notified of, and the state of the trouble then or at its end."""
+    """The notified incident, and the trouble's state then or at its end."""
 
-    incident: str  # id
-    causes: tuple[str, ...]  # notified causes
+    incident: str
+    causes: tuple[str, ...]
     severity: str
     times: int
     ill_s: float
@@ -61,8 +61,6 @@ class _Told:
 
 @dataclass(slots=True)
 class _Past:
-    """One trouble since its first occurrence."""
-
     first_s: float
     began_s: float  # of the last time
     times: int = 1
@@ -82,7 +80,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time that its end needs."""
+        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time for its end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -105,13 +103,12 @@ class Recurrence:
         return times
 
     def seen(self, key: "Trouble", at_s: float, *, active: bool) -> None:
-        """Note that it is active at this poll, or not."""
         past = self._past.get(key)
         if past is not None and (active or past.ended_s is None):
             past.ended_s = None if active else at_s
 
     def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
-        """Return the recurrence of an open incident; None if it occurred once."""
+        """Return the incident's recurrence; None if it occurred once."""
         past = self._past.get(one.trouble)
         if past is None:
             return None
@@ -163,7 +160,6 @@ def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float)
 
 
 def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
-    """Format count, time span and total duration."""
     last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
     ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
     return (
@@ -177,7 +173,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Make it of its published form. Raises one of stored.DAMAGE."""
+    """Restore it. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

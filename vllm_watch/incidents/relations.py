@@ -1,7 +1,4 @@
-"""Relations of incidents: effects and their causes, and separate problems.
-
-A kind not named here is a separate problem: it has no effects and does not change its engine's state.
-"""
+"""Relations of incidents: causes and effects. Kinds not named here have no effects and set no engine state."""
 
 from collections.abc import Iterable
 
@@ -10,7 +7,7 @@ from vllm_watch.incidents.incident import RECOVERING, Incident, Key
 STATE_OF = {
     "engine_down": "down", "engine_stalled": "stalled", "engine_failing": "failing", "throughput_collapse": "collapsed", "overload": "overloaded",
 }  # fmt: skip
-"""State that an engine shows during an active incident of a kind, worst first."""
+"""State shown during an active incident, worst first."""
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_down": ("engine_stalled", "engine_failing", "throughput_collapse", "overload"),
@@ -18,15 +15,15 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects that an incident explains on the same engine: a dead server serves nothing, an engine without steps generates
-nothing, and the queue before either is not extra demand.
+"""Effects explained on the same engine: a dead server serves nothing, an engine without steps generates nothing, and the
+queue before either is not extra demand.
 """
 
 ORDER = tuple(STATE_OF)
-"""Causes open before their effects in one poll."""
+"""Causes open before their effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Kinds that stay incidents besides their effects: they have their own end and remedy."""
+"""Causes that stay incidents besides their effects: they have their own end and remedy."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -34,15 +31,13 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Kinds and causes whose cause is a peer's incident, if peers are configured (`targets[].peers`, `targets[].gang`)."""
+"""Effects of a peer's incident, if known (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A collapsed engine makes few steps: a pause between two is normal. A stall takes over after this long."""
+"""A collapsed engine makes few steps: a shorter pause is normal."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A restart cures most collapses, and people were advised to do it: a collapsed server that goes down is more likely being
-restarted than crashing. It is reported down after this long.
-"""
+"""A restart cures most collapses and was advised: a collapsed server that goes down is probably being restarted."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -50,23 +45,19 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A stall, crash or collapse leaves a queue, and all clients return at once: this long after its end that is the same
-problem. A queue that remains after that is demand.
-"""
+"""A stall, crash or collapse leaves a queue, and clients return at once: until then the same problem, later demand."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""A cause, and its own causes: keep the known reason for slow steps although, at its end, the heat goes before the delay
-has left the averages.
-"""
+"""Keep the known cause of slow steps as it ends: heat goes before the delay has left the averages."""
 
 EXPLAINED_SECONDS = 300.0
-"""Drop that reason if the engine stays slow this long without it."""
+"""Drop that cause if the engine stays slow this long without it."""
 
 
 def rank(kind: str) -> int:
-    """Return the order of opening, causes first."""
+    """Return the order of opening."""
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
@@ -76,7 +67,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return its effects: none if only a few requests fail, since the engine serves the others."""
+    """Return none if only a few requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -94,7 +85,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """Return how long after the end of `ended` such a finding still belongs to it."""
+    """Return how long after the end of `ended` such a finding belongs to it."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -102,7 +93,7 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
 
 
 def settling_seconds(known: str, rival: str) -> float:
-    """Return how long another cause must persist before it replaces the known one."""
+    """Return how long another cause must persist to replace the known one."""
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
@@ -117,14 +108,14 @@ def is_cause(incident: Incident) -> bool:
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """Return True if `opened` ends `other`: as its cause, or because `other` is only recovering."""
+    """Return True if `opened` is the cause of `other`, or `other` is only recovering."""
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if two ranks of one server have the same trouble: then a shared GPU, clock or host has it."""
+    """Return True if two ranks of one server have the same trouble: a shared GPU, clock or host has it."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
@@ -139,7 +130,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # ranks and pairs: a rank that dies takes the others with it
+        return True  # a rank that dies takes the others with it
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -152,8 +143,8 @@ def severity_beside(
 ) -> tuple[str, str]:
     """Return the severity and the reason for its change ("": unchanged).
 
-    Only the cause pages: an effect becomes a ticket once its cause has paged. A peer that is gone or stalled pages as soon
-    as it is missed. Of ranks with the same trouble one pages.
+    Only the cause pages: after that an effect is a ticket. A gone or stalled peer pages as soon as it is missed.
+    Of ranks with the same trouble one pages.
     """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)

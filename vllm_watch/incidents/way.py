@@ -1,4 +1,4 @@
-"""The history of a verdict: for each change, the rule, its evidence, and later changes. Pure."""
+"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Names of evidence: the detector's rule that fired, and the next one that did not, with the missing condition."""
+"""Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""The first step and the last ones are kept: about 20 KB for an incident, of the 200 that ended last and the open ones."""
+"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,7 +22,7 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Names of evidence added when a verdict is changed after its detector."""
+"""Evidence names added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Step:
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""  # empty: its detector names none
+    rule: str = ""  # empty: none named
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector's verdict, with the reason
+    changes: tuple[str, ...] = ()  # made after the detector, with the reason
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
@@ -82,7 +82,7 @@ def why_no_page(one: "Incident") -> str:
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return the way as plain values."""
+    """Return plain values."""
     return [asdict(step) for step in way]
 
 
