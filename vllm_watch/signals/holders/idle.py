@@ -1,7 +1,6 @@
-"""Everybody else's processes: who works, who waits, and who was forgotten.
+"""Processes other than vLLM: active, waiting or forgotten.
 
-A process that waits is not stale: a person thinks, a server waits for requests, a rank for the others.
-Only what has done nothing for far longer than any of these is.
+Waiting is not stale: people think, servers wait for requests, ranks for each other. Only idleness far beyond that is.
 """
 
 from vllm_watch.signals.holders import place, roles, vllm
@@ -18,7 +17,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """The desktop and the MPS server hold memory while they do nothing, and are needed."""
+    """The desktop and the MPS server hold memory while idle, and are needed."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -27,7 +26,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """A worker of Python's multiprocessing whose program is gone; many of vLLM's older releases are such."""
+    """A multiprocessing worker without its parent program; older vLLM releases have many."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:
@@ -49,7 +48,7 @@ def stopped(case: Case) -> Judged | None:
 
 
 def notebook(case: Case) -> Judged | None:
-    """A notebook's kernel that nobody has used for long."""
+    """A notebook kernel, unused for long."""
     if case.role != roles.NOTEBOOK:
         return None
     remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (what is not saved is lost)"
@@ -57,8 +56,8 @@ def notebook(case: Case) -> Judged | None:
 
 
 def process(case: Case) -> Judged | None:
-    """What a person started in a session and left."""
-    in_hand = case.process.state == "t"  # a debugger's: somebody is at it
+    """A program left in a user's session."""
+    in_hand = case.process.state == "t"  # traced by a debugger: in use
     if in_hand or not place.in_user_session(case.process.cgroup):
         return None
     if roles.may_serve(case.process):
@@ -82,7 +81,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Active while work was seen not long ago; what was never seen to work is not known."""
+    """Active if it worked recently; unknown if never seen to work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (
