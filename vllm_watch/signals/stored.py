@@ -72,7 +72,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> Stored:
-    """Return a mapping with str keys."""
+    """Return a mapping."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r:.40} is not a mapping")
     return value
