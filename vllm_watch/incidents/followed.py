@@ -13,8 +13,7 @@ from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
 """Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate.
-An unknown cause is replaced at once.
-"""
+An unknown cause is replaced at once."""
 
 RETURNED_SECONDS = 10.0
 """A shorter absence is flicker, not a return."""

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 30.0
 """An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
-minutes in which an end must be reported.
-"""
+minutes in which an end must be reported."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""

@@ -16,8 +16,7 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "throughput_collapse": ("overload",),
 }
 """Effects explained on the same engine: a dead server serves nothing, an engine without steps generates nothing, and the
-queue before either is not extra demand.
-"""
+queue before either is not extra demand."""
 
 ORDER = tuple(STATE_OF)
 """Causes open before their effects."""

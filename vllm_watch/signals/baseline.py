@@ -1,11 +1,11 @@
-"""One engine compared with its fresh state, block by block. Shared by detectors.
+"""One engine compared with its fresh state, block by block.
 
-A CUSUM follows each of two kinds of collapse:
-slow: steps take longer than this engine's steps at the same load;
-starved: requests wait, the KV cache is (nearly) full, and far fewer requests run, with less throughput, than when fresh.
+A CUSUM follows each kind of collapse:
+slow: steps take longer than this engine's did at the same load;
+starved: requests wait, the KV cache is (nearly) full, and far fewer run, with less throughput, than when fresh.
 
-Nothing is learnt while either is in doubt, so a collapse does not become the norm. Polls without load data are skipped;
-polls that show the load differently have their own step model.
+Nothing is learnt while in doubt, so a collapse does not become the norm. Polls without load data are skipped; those with
+other inputs have their own step model.
 """
 
 from dataclasses import dataclass
@@ -31,56 +31,54 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Log ratio of step time that is always tolerated (1.2 times): request mixes differ this much."""
+"""Log ratio of step time always tolerated (1.2 times): request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
 """Standard deviations at this load, tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Least time to an alarm: long prefills and host hiccups last a second or two."""
+"""Long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
-"""Weight of evidence while no request waits: there is time to be sure."""
+"""Weight of evidence while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Less throughput than this with requests waiting is a loss: saturation swings by 20 to 30 % around its mean on a real
-engine (a peak, then 70 to 80 % of it).
-"""
+"""Less throughput with requests waiting is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
+peak, then 70 to 80 % of it)."""
 
 STARVED_DEVIATION = 0.08
-"""Scatter of the smoothed log throughput ratio of a saturated engine."""
+"""Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
+"""Share of the requests that ran at equal KV usage when fresh."""
 
 STARVED_USAGE_MIN = 0.7
-"""At lower KV usage requests do not wait for the cache (one huge request may wait for a third of it)."""
+"""Below this requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
 """As for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""Healthy seconds until an alarm clears: admissions come in waves while pages are held."""
+"""Time to clear an alarm: admissions come in waves while pages are held."""
 
 DOUBT = 0.3
 """CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""Smoothed log ratio of step time from which nothing is learnt: a creeping slowdown stays below each sudden threshold for
-minutes and must not become normal.
-"""
+"""Smoothed log ratio of step time that is not learnt: a creeping slowdown stays below sudden thresholds for minutes and
+must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """Smoothing of DRIFT."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Blocks kept until an excursion heals: 20 minutes at 5 s."""
+"""Kept until an excursion heals: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm survives a shorter restart of the watcher: its incident cannot have ended since."""
+"""An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Level after a longer one, half an alarm: nothing is learnt until new blocks clear the doubt, and only they can alarm."""
+"""Level after a longer one: nothing is learnt, and no alarm holds, until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +87,9 @@ class Comparison:
 
     block: Block
     known: bool  # learnt enough to judge
-    slow_log_ratio: float | None  # of step time to expected; 0 normal, 0.7 twice
+    slow_log_ratio: float | None  # to expected step time; 0 normal, 0.7 twice
     expected_step_seconds: float | None
-    deviation: float | None  # standard deviation of the log ratio at this load
+    deviation: float | None  # of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
     familiar: bool  # the engine has met this load
@@ -121,7 +119,7 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: another process, model or configuration has the name."""
+        """Forget all: the name has another process, model or configuration."""
         self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
         self._models = {self._lacks: StepModel()}  # by missing inputs
         self.throughput = Throughput()
@@ -133,13 +131,13 @@ class Baseline:
 
     @property
     def model(self) -> StepModel:
-        """The step model for blocks like the last one."""
+        """Of blocks like the last one."""
         return self._models[self._lacks]
 
     def update(
         self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
     ) -> Comparison | None:
-        """Add a poll; return the comparison of the block that it completes, else None."""
+        """Add a poll; return the comparison of a completed block."""
         if not tells_load(sample):
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
@@ -156,11 +154,10 @@ class Baseline:
         return self.comparison
 
     def model_of(self, block: Block) -> StepModel | None:
-        """Return the step model for blocks like this one."""
         return self._models.get(block.apart)
 
     def former_log_ratio(self, block: Block) -> float | None:
-        """Return the log ratio of step time to the previous process; None if unknown."""
+        """Return the log ratio to the previous process's step time, or None."""
         model = self.former.models.get(block.apart)
         if model is None or not block.step_seconds or block.tokens_per_step is None:
             return None
@@ -180,10 +177,7 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of this process `away_seconds` ago. Raises one of stored.DAMAGE, then without changes.
-
-        After ALARM_KEPT_SECONDS an alarm must be raised again.
-        """
+        """Restore this process's state; alarms only up to ALARM_KEPT_SECONDS. Raises one of stored.DAMAGE, then without changes."""
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
             known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
@@ -250,10 +244,10 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return the log ratio to the expected step time, that time, the tolerated one, and if the load is familiar.
+        """Return log ratio, expected step time, tolerance, and if the load is familiar.
 
-        At a new load the fit is a guess: only the limit set by known loads counts, unless slow steps brought the engine there,
-        or doubt came first.
+        At a new load the fit is a guess: only the limit of known loads counts, unless slowness brought the engine there or doubt
+        came first.
         """
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
@@ -269,7 +263,7 @@ class Baseline:
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
-        """Return a positive score if requests wait for pages and throughput is below normal; None: queue unknown."""
+        """Return a positive score if requests wait for pages at low throughput; None: queue unknown."""
         if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()
@@ -285,9 +279,9 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Return now ÷ fresh at equal load, from step times, and with requests waiting also from throughput.
+        """Return now ÷ fresh at equal load, the lesser of step time's and, with requests waiting, throughput's.
 
-        The lesser counts: a slow engine with a queue may do as much as it did at less demand.
+        A slow engine with a queue may do as much as at less demand.
         """
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
@@ -316,9 +310,9 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests wait (or it is unknown) with more pages in use than this few requests ever used.
+        """Return True if requests wait (or may) and this few never used as many pages.
 
-        Nothing may read those pages, so these steps teach nothing about read costs.
+        Nothing may read those pages: such steps teach nothing about read costs.
         """
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
@@ -327,11 +321,11 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
-        """Allow more at new loads, so that they are learnt."""
+        """Allow more at new loads, to learn them."""
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
-    """Return model and configuration; missing values stay as before."""
+    """Return model and configuration; missing values stay."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]

@@ -1,7 +1,7 @@
 """Polls joined into blocks, the shortest time with reliable means.
 
-At one poll a second only a few steps lie between polls, and tokens are counted a step late. So polls are joined until
-enough happened; at 15 s a block is one interval. Speed is judged on blocks, alike at all intervals.
+At one poll a second only a few steps lie between polls, and tokens are counted a step late. At 15 s a block is one
+interval. Speed is judged on blocks, alike at all intervals.
 """
 
 from operator import attrgetter
@@ -13,27 +13,25 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""At least two polls at one a second: prompt tokens are counted when a prefill ends."""
+"""Two polls at one a second: prompt tokens are counted when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
-"""Minimum of steps: their mean scatters by a few per cent."""
+"""Their mean scatters by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""Upper limit, so that slow engines are judged."""
+"""Limit, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without one of these the load is unknown: it would seem lighter."""
+"""Without these a load seems lighter."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
-"""Optional inputs for load and step time."""
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Blocks with long prompts show too few computed tokens, and drafts or images have other costs: they are learnt and judged
-separately, like polls with missing inputs.
-"""
+"""Blocks with long prompts miss computed tokens; drafts and media cost more: learnt and judged separately, like polls with
+missing inputs."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""As do steps that switch LoRA adapters: one to three at once, four to fifteen, or more."""
+"""Separate too, as switching costs time: one to three at once, four to fifteen, or more."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -55,25 +53,25 @@ class Block:
     waiting_min: float
     running_min: float
     generated: float  # tokens per second
-    prompted: float | None  # computed (not cached) prompt tokens per second
+    prompted: float | None  # computed (not cached) per second
     finished: float | None  # requests
-    finished_tokens: float | None  # prompt and output tokens of finished requests
+    finished_tokens: float | None  # prompt and output, of finished requests
     preempted: float | None  # times
     prompts: float | None = None  # requests whose first token came
     first_token_seconds: float | None = None  # sum of their times to first token
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end, from an unknown zero
     deferred: float | None = None  # at its end: waiting, not for capacity
-    awaiting_kv: float = 0.0  # at its end: holding pages, waiting for remote KV
-    long_prompts: bool = False  # prompts computed in chunks counted in other blocks
+    awaiting_kv: float = 0.0  # at its end: holding pages for remote KV
+    long_prompts: bool = False  # prompts computed in chunks counted elsewhere
     drafting: bool = False  # speculative decoding
     media: bool = False  # images or the like
     adapters: int = 0  # LoRA adapters of running requests, maximum
-    lacks: frozenset[str] = _NOTHING  # inputs of LOAD and requests_waiting that a poll lacked
+    lacks: frozenset[str] = _NOTHING  # inputs that a poll lacked
 
     @property
     def apart(self) -> frozenset[str]:
-        """Steps are compared among blocks with equal values only."""
+        """Steps are compared among blocks with equal values."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -96,9 +94,9 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll; return the block that it completes. `anew`: earlier polls are not comparable. `engines`: of the server.
+        """Add a poll; return a completed block. `anew`: earlier polls are not comparable. `engines`: of the server.
 
-        A poll without load data ends the block; the next starts one.
+        A poll without load data ends a block.
         """
         if not tells_load(sample):
             self._first = None
@@ -186,7 +184,7 @@ class Blocks:
 
 
 def began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """Return True if the counters were reset between these polls."""
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     pairs = (
@@ -210,7 +208,7 @@ def _lacking(sample: EngineSample) -> frozenset[str]:
 
 
 def _adapters(sample: EngineSample) -> int:
-    """Count the LoRA adapters of running requests in vLLM's comma-separated label."""
+    """Count adapters in vLLM's comma-separated label."""
     if sample.lora_requests_info is None:
         return 0
     named = sample.lora_requests_info.get("running_lora_adapters", "")
@@ -240,15 +238,14 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Return the inter-token latency; for pooling, without output tokens, the one step that computes a prompt: such an engine is
-    idle between most steps, so elapsed ÷ steps is useless.
-    """
+    """Return the inter-token latency; for pooling the prompt's one step: such an engine is idle between steps, so elapsed ÷ steps
+    is useless."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Return prompt tokens less the prefix cache's share, from its two counters (hits may be blocks)."""
+    """Subtract the prefix cache's share, from its two counters (hits may be blocks)."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -260,7 +257,7 @@ def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
 def _steps(
     a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the steps. Without a step counter: each step of a busy engine gives each request a token."""
+    """Without a step counter: each step of a busy engine gives each request a token."""
     counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
     if counted is not None:
         return counted
@@ -270,9 +267,8 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed ÷ steps, inflated by idle time, and the mean inter-token latency, inflated by preemptions;
-    None if the engine was idle and its latency is unknown.
-    """
+    """Return the lesser of elapsed ÷ steps (inflated by idle time) and inter-token latency (by preemptions); None if idle and
+    without latency."""
     if not steps:
         return None
     elapsed = seconds / steps
@@ -292,7 +288,6 @@ def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:
 
 
 def _tokens_in_flight(b: EngineSample) -> float | None:
-    """Return all requests' prompt and output tokens less those of finished ones."""
     prompt, output = b.request_prompt_tokens, b.request_generation_tokens
     if prompt is None or prompt.sum is None or output is None or output.sum is None:
         return None

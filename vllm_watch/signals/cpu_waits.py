@@ -1,9 +1,8 @@
 """Time in which an engine waits for a CPU, and the share of a slowdown that this explains.
 
-The engine core is one busy loop: while a ready thread has no CPU, the step ends later. A step that waits for the share
-s of its time takes 1 / (1 - s) times its running time; when fresh, 1 / (1 - s0). Their ratio is the effect of waiting;
-the rest of the slowdown at this load has other causes. The result is a lower bound: only the thread with the longest
-wait counts, not those (GPU, other workers) that wait for it.
+The engine core is one busy loop: while a ready thread has no CPU, the step ends later. Waiting for the share s of its
+time makes a step 1 / (1 - s) times as long; when fresh, 1 / (1 - s0). Their ratio is the effect of waiting, a lower
+bound: only the thread with the longest wait counts, not those (GPU, other workers) that wait for it.
 """
 
 from collections import deque
@@ -19,24 +18,22 @@ LOOKS_MAX = 4096
 """As in signals/window.py: an hour at one poll a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""Polls kept to find a block's first: a block lasts 8 s at most, or one interval."""
+"""A block lasts 8 s at most, or one interval."""
 
 SAME_SECONDS = 1e-3
 """Closer times are one poll: sums round."""
 
 SMOOTHING = 0.3
-"""Weight of the newest block, as for step times, so that both scatter alike."""
+"""As for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""A finding holds this long without data: when CPUs are short, a reading may be late, and the engine must not be called slow
-for that.
-"""
+"""A finding holds this long without data: short of CPUs, readings come late, and the engine must not be called slow."""
 
 SHARE_MAX = 0.99
-"""More is impossible while steps end; a wait is counted at its end, so a block may show more."""
+"""Steps still end; a wait is counted at its end, so a block may show more."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Seconds of healthy steps, at least five blocks, before the usual wait is known."""
+"""Seconds of healthy steps, at least five blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Waits:
         self._looks.clear()
 
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
-        """Add the newest poll; None: its processes were not seen."""
+        """Add a poll; None: its processes were not seen."""
         self._at_s = at_s
         if cpu is not None:
             if self._looks and cpu.waited_seconds < self._looks[-1].cpu.waited_seconds:
@@ -67,7 +64,7 @@ class Waits:
             self._looks.popleft()
 
     def ratio(self) -> float | None:
-        """Share of the window spent waiting, 0 to 1."""
+        """Share of the window spent waiting."""
         if len(self._looks) < 2 or self._looks[-1].at_s != self._at_s:  # noqa: PLR2004
             return None
         first, last = self._looks[0], self._looks[-1]
@@ -75,7 +72,7 @@ class Waits:
         return min(1.0, waited / (last.at_s - first.at_s))
 
     def between(self, begin_s: float, end_s: float) -> tuple[EngineCpu, EngineCpu] | None:
-        """Return the counts at two polls; None if either is missing or they were reset."""
+        """Return the counts at two polls; None if missing or reset."""
         begin, end = self._at(begin_s), self._at(end_s)
         return None if begin is None or end is None else (begin, end)
 
@@ -107,7 +104,7 @@ class StepWaits:
         self._unseen_seconds = 0.0  # since the last block with data
 
     def look(self, at_s: float, cpu: EngineCpu | None, *, known: bool) -> None:
-        """Add a poll. `known`: the time since the previous one is known."""
+        """`known`: the time since the previous poll is known."""
         if not known:
             self._waits.clear()
         self._waits.add(at_s, cpu)
@@ -159,7 +156,7 @@ class StepWaits:
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:
-    """Return the share of CPU-limit periods that were throttled."""
+    """Return the share of throttled CPU-limit periods."""
     if None in (a.quota_periods, b.quota_periods, a.throttled_periods, b.throttled_periods):
         return None
     periods = (b.quota_periods or 0.0) - (a.quota_periods or 0.0)

@@ -1,4 +1,4 @@
-"""One engine's signals over the window. Pure; one object per engine."""
+"""One engine's signals over the window. Pure."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Growth of KV usage from which the cache is filling: requests that come and go move it this much."""
+"""Growth of KV usage from which it is filling: single requests move it this much."""
 
 SKEW_SECONDS = 60.0
-"""Clock skew between the engine's host and ours: NTP keeps a second, an unsynchronized host drifts by seconds a day."""
+"""NTP keeps clocks within a second; unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -43,7 +43,6 @@ class EngineTracker:
 
     @property
     def window(self) -> Window:
-        """The polls for rates, newest last."""
         return self._window
 
     @property
@@ -55,7 +54,7 @@ class EngineTracker:
         return self._last_progress_t
 
     def forget_rates(self) -> None:
-        """Restart the window: the time since the last scrape is unknown."""
+        """The time since the last scrape is unknown."""
         self._window.clear()
         self._waits.clear()
         if self._totals is not None:
@@ -63,7 +62,7 @@ class EngineTracker:
         self.progress.forget()
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
-        """Restore the counts of an earlier run."""
+        """Restore an earlier run's counts."""
         self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
@@ -75,7 +74,7 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
-        """Process one poll. `engines`: of the server."""
+        """`engines`: of the server."""
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -112,8 +111,7 @@ class EngineTracker:
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Return True if another server answered, not a restarted one.
 
-        Replicas behind one address may alternate. A restart comes after the last poll of the old process; a counter created
-        earlier belongs to another.
+        Replicas behind one address may alternate. A counter created before the last poll of the old process is another's.
         """
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
@@ -219,7 +217,6 @@ class EngineTracker:
 
 
 def _objectives(slo: SloSettings) -> Mapping[str, tuple[float, str]]:
-    """Return by objective its limit and histogram."""
     limits = {name: (getattr(slo, setting), told) for name, setting, told in _OBJECTIVES}
     return {name: (limit, told) for name, (limit, told) in limits.items() if limit is not None}
 
@@ -231,7 +228,7 @@ _ANOTHER = (
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """Return True if the counters were reset between these polls."""
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     if before.process_start_time != now.process_start_time and now.process_start_time is not None:
@@ -253,7 +250,7 @@ def _mean(grown: Growth | None) -> float | None:
 
 
 def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None:
-    """Return the lesser of time ÷ steps, inflated by idle time, and the mean inter-token latency."""
+    """Return the lesser of time ÷ steps (inflated by idle time) and the inter-token latency."""
     if steps is None or steps.count <= 0:
         return None
     elapsed = steps.seconds / steps.count
@@ -276,7 +273,7 @@ def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
 def _goodput(
     finished: float | None, attainment: Mapping[str, float], objectives: Mapping[str, object]
 ) -> float | None:
-    """Return finished requests per second × the least objective attainment; None unless all are known."""
+    """Return finished requests per second × the least attainment; None unless all are known."""
     if finished is None or not objectives or len(attainment) < len(objectives):
         return None
     return finished * min(attainment.values())

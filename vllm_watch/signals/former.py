@@ -7,10 +7,10 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""A process with less work has met few loads: keep the one before it."""
+"""Less work meets few loads: keep the process before."""
 
 NEAR = 1.2
-"""Another release needs this much more or less memory besides the cache; another model far more."""
+"""Memory besides the cache varies this much by release, far more by model."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -22,7 +22,7 @@ Models = Mapping[frozenset[str], StepModel]
 
 
 class Former:
-    """Kept while its successors are configured alike."""
+    """Kept while successors are configured alike."""
 
     def __init__(self) -> None:
         self.models: Models = {}
@@ -32,7 +32,7 @@ class Former:
         self.surpassed = False  # the current process is far slower: not the norm
 
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
-        """Note the end of the process with these `models`."""
+        """Note the end of a process."""
         self.ended += 1
         ready = {each: model for each, model in models.items() if model.ready}
         enough_s = min(FORMER_WORK_SECONDS, _worked_seconds(self.models))
@@ -43,7 +43,7 @@ class Former:
             self.models = {}
 
     def export_state(self) -> dict[str, Any]:
-        """Return the model of most of its steps."""
+        """Return its most used model."""
         if not self.models:
             return {}
         apart = max(self.models, key=lambda each: self.models[each].blocks)
@@ -74,7 +74,7 @@ def _worked_seconds(models: Models) -> float:
 
 
 def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
-    """Return True if both were configured alike, as far as both releases report it."""
+    """Return True if configured alike, as far as both releases report it."""
     if differ(now[:1], before[:1]) or before[1] is None or now[1] is None:
         return not differ(now[:1], before[:1])
     return all(
@@ -85,7 +85,7 @@ def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
 
 
 def _near(before: str, now: str) -> bool:
-    """Return True if about as many blocks fit (measured at each start)."""
+    """Return True if about as many blocks fit: that is measured at each start."""
     try:
         return max(float(before), float(now)) <= NEAR * min(float(before), float(now))
     except ValueError:

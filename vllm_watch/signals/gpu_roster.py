@@ -7,19 +7,19 @@ GPUS_MAX = 256
 
 
 class GpuRoster:
-    """Follows the GPUs of one host from poll to poll."""
+    """Follows the GPUs of one host."""
 
     def __init__(self) -> None:
         self._known: dict[str, GpuSample] = {}  # by UUID, last seen
         self.lost: tuple[GpuSample, ...] = ()  # last seen; gone or reported lost
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """Process one poll; None (not polled, or no answer) changes nothing."""
+        """None (not polled, or no answer) changes nothing."""
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}
         for uuid, known in list(self._known.items()):
-            # Slices come and go by hand while their GPU stays.
+            # Slices change by hand while their GPU stays.
             if known.mig_parent_uuid in here and uuid not in here:
                 del self._known[uuid]
         for uuid, gpu in here.items():

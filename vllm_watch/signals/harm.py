@@ -7,9 +7,8 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Latencies of this many times the worst usual minutes are harmful; at a fifth of its load an engine may be twice as slow
-and serve each user as fast as at its peak.
-"""
+"""Harmful multiple of the worst usual latencies; at a fifth of its load an engine may be twice as slow and serve users as
+fast as at its peak."""
 
 USUAL = 3
 """A minute is usual if this many were as bad."""
@@ -18,16 +17,14 @@ MINUTE_SECONDS = 60.0
 """Users who wait remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing of the current experience: a few answers."""
+"""A few answers."""
 
 
 class Harm:
-    """Seconds per token and to the first token, and waiting requests."""
+    """Follows the latencies and waits of one engine."""
 
     def __init__(self) -> None:
-        self._now: list[
-            float
-        ] = []  # smoothed: step seconds, seconds to first token, requests waiting
+        self._now: list[float] = []  # smoothed: step seconds, first-token seconds, requests waiting
         self._sums, self._seconds, self._well = (
             [0.0, 0.0, 0.0],
             0.0,
@@ -36,7 +33,7 @@ class Harm:
         self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block. `well`: nothing is in doubt. Minutes with a queue are skipped: after an outage all clients return."""
+        """Add a block. `well`: nothing in doubt. Skip minutes with a queue: after an outage all clients return."""
         if not block.step_seconds:
             return
         first = (
@@ -64,12 +61,11 @@ class Harm:
 
     @property
     def waits(self) -> bool:
-        """Return True if requests wait at every scrape."""
         return bool(self._now) and self._now[2] >= 1.0
 
     @property
     def felt(self) -> bool:
-        """Return True if users are worse off than usual, or if unknown."""
+        """Return True if users are worse off than usual, or may be."""
         if len(self._worst[0]) < USUAL or not self._now:
             return True
         step, first, waiting = (

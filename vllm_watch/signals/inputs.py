@@ -1,8 +1,7 @@
 """Inputs of judgement that a target's polls carry.
 
-vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, and canaries are
-optional. An input is *missing* only after several polls that should have had it: old engines create a series with the
-first request, and health is polled less often.
+vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, canaries optional.
+An input is *missing* after several polls that should have had it: old engines create series with the first request.
 """
 
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Polls without a possible input until it is missing: half a minute at 5 s; a server's first answers may lack series."""
+"""Half a minute at 5 s; a server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
-"""Health may be polled less often than metrics; five minutes exceeds any sensible setting."""
+"""Health may be polled less often than metrics, within any sensible setting."""
 
 CANARY_SECONDS = 3600.0
 """Only idle engines get canaries: most are idle once an hour."""
@@ -26,7 +25,7 @@ _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A possible content of a poll. `carried` returns it from the engine's sample, the reading or the observation; None: absent."""
+    """A possible content of a poll. `carried` takes it from the sample, reading or observation; None: absent."""
 
     label: str  # as in "no LABEL: …"
     mend: str  # how to get it
@@ -40,7 +39,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """Return None if neither hits are counted nor caching is off: V0 has only a ratio since its start, -1 if off."""
+    """Return None if hits are not counted and caching is on: V0 has a ratio since its start only, -1 if off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -72,7 +71,6 @@ INPUTS: dict[str, Input] = {
     "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: seen.gpus or None),
     "canary": Input("canary so far", "canaries go only to idle engines; if this one was idle, set `canary.enabled: true` or read the log", _LOOK, attrgetter("canary"), CANARY_SECONDS),
 }  # fmt: skip
-"""By name, as detectors use them."""
 
 _OF_ENGINE, _OF_SERVER, _OF_LOOK = (
     [name for name, each in INPUTS.items() if each.scope == scope]
@@ -86,8 +84,6 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 @dataclass(slots=True)
 class _Seen:
-    """State of one input (of one engine)."""
-
     now: bool = False  # in the last poll that could have it, or still valid
     ever: bool = False
     without: int = 0  # scrapes in a row that could have had it
@@ -166,11 +162,11 @@ class Inputs:
             seen.without += 1
 
     def now(self, name: str, engine: str | None) -> bool:
-        """Return True if the last poll that could have it did (for the engine, or the server)."""
+        """Return True if the last poll that could have it did."""
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if it is unavailable; None: too early. `engine` None: worst of all."""
+        """Return True if unavailable; None: too early. `engine` None: worst of all."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

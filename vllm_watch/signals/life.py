@@ -1,7 +1,7 @@
 """Identity of the process behind an engine's name.
 
-Values learnt from one process do not apply to the next: hardware and neighbours may differ, and measuring takes a
-minute. The pauses that an engine survives depend on model and configuration, and carry over.
+Learnt values do not apply to the next process: hardware and neighbours may differ, and measuring takes a minute. The
+pauses that an engine survives depend on model and configuration, and carry over.
 """
 
 import hashlib
@@ -14,12 +14,10 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Without a start time, continued counters identify the process for this long: until a new process can have caught up with
-the old counts.
-"""
+"""Without a start time, continued counters identify a process until a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Measured by vLLM at each start, differing by some blocks."""
+"""Measured at each start, differing by some blocks."""
 
 UNKNOWN_SERVER = ServerSample()
 
@@ -31,20 +29,19 @@ class Life:
     created_time: float | None
     process_start_time: float | None
     counters: tuple[float | None, ...]  # never fall within a life
-    config: str  # digest of the whole configuration, measured sizes included
-    model: str  # digest of model and configuration without them
+    config: str  # of the whole configuration and measured sizes
+    model: str  # of model and configuration without them
     version: str | None
     max_model_len: float | None
 
     def goes_on_as(self, now: "Life", away_seconds: float) -> bool:
-        """Return True if `now`, `away_seconds` later, is the same process and configuration."""
         if self.config != now.config or not self.is_of_one_kind_with(now):
             return False
         told = self._same_start(now) is not None
         return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
 
     def ended_before(self, now: "Life") -> bool:
-        """Return True if `now` is certainly another process, or one with reset counters."""
+        """Return True if `now` is certainly another process, or has reset counters."""
         same_start = self._same_start(now)
         return self._fell(now) if same_start is None else not same_start
 
@@ -59,7 +56,7 @@ class Life:
         return None
 
     def is_of_one_kind_with(self, other: "Life") -> bool:
-        """Return True if both have the same model, vLLM version and configuration."""
+        """Return True for the same model, vLLM version and configuration."""
         known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
         return self.model == other.model and not any(
             a is not None and b is not None and a != b for a, b in known
@@ -90,11 +87,11 @@ class Life:
 
 
 _COUNTERS = 3
-"""Steps, generated and prompt tokens, which all versions count."""
+"""Steps, generated and prompt tokens: in all versions."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the life seen by this poll."""
+    """Return the life that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(
@@ -113,7 +110,7 @@ def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life
 
 
 def model_of(sample: EngineSample) -> str:
-    """Return a digest of model and configuration, the same for each life."""
+    """Digest model and configuration, the same for each life."""
     config = sample.cache_config_info
     told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
     return _digest(sample.model_name, told)

@@ -1,7 +1,7 @@
 """Duration of this server's starts, and whether one is under way.
 
-vLLM refuses connections while it loads weights, for seconds or twenty minutes: a refused connection alone does not tell
-starting from dead. Evidence: its process, if this host's are visible, a new vLLM process on the GPUs, and earlier starts.
+vLLM refuses connections while it loads weights, for seconds or twenty minutes, as a dead server does. Evidence of a
+start: a visible process, a new vLLM process on the GPUs, and earlier starts.
 """
 
 from collections import deque
@@ -11,18 +11,18 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""Limit for a first start: the largest models take 10 to 20 minutes from network storage."""
+"""The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""A start may exceed the longest seen by half: cold page cache, a slower disk."""
+"""Cold page cache, a slower disk."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Least margin: half of a short start is only seconds."""
+"""Half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Two clocks give a process's start: kernel ticks since boot, and Unix time of that boot."""
+"""Two clocks: kernel ticks since boot, and Unix time of that boot."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
@@ -32,7 +32,7 @@ class Loading:
 
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)  # durations, oldest first
-        self._life_start: float | None = None  # Unix start time of the process that answered
+        self._life_start: float | None = None  # of the process that answered
         self._answered_t: float | None = None  # Unix time of the last answer
         self._silent_s: float | None = None  # since when it does not answer
         self._refused = False
@@ -70,21 +70,19 @@ class Loading:
 
     @property
     def ever_up(self) -> bool:
-        """Return True if it ever answered."""
         return self._answered_t is not None
 
     @property
     def longest_s(self) -> float | None:
-        """The longest start seen; None: none."""
         return max(self.starts_s) if self.starts_s else None
 
     @property
     def attempts(self) -> int:
-        """Processes started in this silence, without an answer yet."""
+        """Processes started in this silence."""
         return len(self._pids)
 
     def patience_s(self, usual_s: float) -> float:
-        """Return the limit for a start: `usual_s`, or by the longest seen."""
+        """Return the limit: `usual_s`, or by the longest seen."""
         longest_s = self.longest_s
         if longest_s is None:
             return usual_s
@@ -95,13 +93,13 @@ class Loading:
         return None if self._loads_s is None else max(0.0, at_s - self._loads_s)
 
     def in_time(self, at_s: float) -> bool:
-        """Return True if it is known to load, within the limit."""
+        """Return True if it loads within the limit."""
         loads_s = self.for_s(at_s)
         usual_s = START_SECONDS if self.longest_s is None else PATIENCE_SECONDS_MIN
         return loads_s is not None and loads_s < self.patience_s(usual_s)
 
     def is_ending(self, process: ProcessState | None) -> bool:
-        """Return True if the process that answered is alive, though its port is closed."""
+        """Return True if the process is alive with its port closed."""
         return lives_on(process, self._life_start)
 
     def look(self, at_s: float, observation: Observation) -> None:
@@ -135,7 +133,7 @@ class Loading:
         self._pids.clear()
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
-        """Record the duration of the start, if it answers after refusing connections."""
+        """Record the duration of a start after refused connections."""
         if start is None:
             took_s = silent_s  # at most: it may have been away before
         elif self._life_start is not None and same_start(start, self._life_start):
@@ -146,7 +144,7 @@ class Loading:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        """Take a vLLM process on this host's GPUs, newer than the last answer, as loading."""
+        """A vLLM process on this host's GPUs newer than the last answer is loading."""
         if self._answered_t is None:
             return
         for gpu in observation.gpus or ():
@@ -166,12 +164,12 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Return True if these Unix times are one process start."""
+    """Return True for the same start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Return True if the process began at Unix time `life_start` and is alive; False if unknown."""
+    """Return True if that process is alive; False if unknown."""
     return (
         process is not None
         and process.alive is True

@@ -1,17 +1,17 @@
 """Prompts under computation, not yet counted.
 
-vLLM counts a prompt with its last chunk: for the seconds that 30,000 tokens take, steps are long without a reason in the
-counters, then many tokens seem to take no time. Their pages are taken at once: KV cache growth beyond the counts.
+vLLM counts a prompt with its last chunk: for the seconds of 30,000 tokens, steps are long for no counted reason. Pages
+are taken at once: KV cache growth beyond the counts shows them.
 """
 
 LONG_TOKENS = 16_384.0
-"""Uncounted tokens beyond one step (--max-num-batched-tokens): a chunked prompt."""
+"""More than a step computes (--max-num-batched-tokens): a chunked prompt."""
 
 DONE_SHARE = 0.25
-"""Done when this share of its peak is left: other requests free pages meanwhile."""
+"""Share left when done: other requests free pages meanwhile."""
 
 LONGEST_SECONDS = 300.0
-"""After this long without another prompt the rest is leaked pages, or preemptions."""
+"""An older rest is leaked pages, or preemptions."""
 
 
 class LongPrompts:
@@ -23,7 +23,7 @@ class LongPrompts:
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:
-        """Add a block's KV growth (`gained`), counted and finished tokens; return True if its counts and computation differ."""
+        """Add a block's KV growth (`gained`), counted and finished tokens; return True if counts and computation differ."""
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
         if not began and not self._under_way:

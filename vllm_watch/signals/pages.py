@@ -1,8 +1,8 @@
 """Page accounting of one engine's KV cache: the part that no running request can hold.
 
-Tokens in flight (prompts and outputs less those of finished requests) need cache. If usage grows without them, pages
-leak; if both grow, requests hold them. Only changes count: aborted requests are never subtracted and shared prefixes
-count twice, so the level is unreliable. But with nothing running or waiting, used pages are lost for certain.
+Tokens in flight (prompts and outputs less those of finished requests) need cache; usage growth without them is a leak.
+Only changes count: aborted requests are never subtracted and shared prefixes count twice. But with nothing running or
+waiting, used pages are lost for certain.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
 
@@ -22,27 +22,25 @@ ENTRIES = 180
 """An hour at that grain."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Coarse grain, half a day: reported vLLM leaks take three to eight hours from no sign to starvation."""
+"""Half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
-"""Latest blocks are all kept, to time sudden changes."""
+"""To time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""History before the trouble: a minute, so that a prefill is not the norm."""
+"""A minute, so that a prefill is not the norm."""
 
 ZERO_SHARE = 0.1
-"""The healthy level is the lowest tenth of the last hour: a leak's beginning, without outliers."""
+"""Healthy level: the lowest tenth of the last hour, a leak's beginning without outliers."""
 
 IDLE_SECONDS = 15.0
-"""After this long idle, the last requests' pages are free."""
+"""By then the last requests' pages are free."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""The rise is timed between these shares of the current loss."""
+"""The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
-"""Prompt pages are taken before their tokens are counted. If this share of requests got a token in each step, few are in
-prefill.
-"""
+"""Prompt pages are taken before their tokens are counted. If this share got a token in each step, few are in prefill."""
 
 
 class Entry(NamedTuple):
@@ -60,8 +58,8 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._awaited = 0.0  # share of the cache
-        self._idle_tokens: float | None = None  # zero of the counters: nothing ran or waited
-        self._idle = [0.0, 1.0]  # duration so far; minimum share of the cache in use
+        self._idle_tokens: float | None = None  # counters' zero: nothing ran or waited
+        self._idle = [0.0, 1.0]  # duration so far, minimum share in use
         self.idle_lost = 0.0  # when last idle
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
@@ -69,13 +67,13 @@ class Pages:
         self._moves = [
             0.0,
             0.0,
-        ]  # when healthy: sums of squared changes of usage, of tokens in flight
+        ]  # when healthy: squared changes of usage, of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
 
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
     ) -> None:
-        """Add a block. `well`: no sign of trouble; `awaited`: share held by requests that wait for remote KV."""
+        """Add a block. `well`: no sign of trouble; `awaited`: share held for remote KV."""
         self._awaited = awaited
         self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
@@ -139,17 +137,14 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share of the cache in use beyond the healthy level without a request; None: unknown.
-
-        The lesser result of the two estimates of a token's share.
-        """
+        """Share of the cache in use beyond the healthy level without a request; the lesser of two estimates. None: unknown."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return the seconds from a quarter to three quarters of the current loss; a minimum if older than the history. None: unknown."""
+        """Return the time from a quarter to three quarters of the loss, or at least the history's. None: unknown."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
@@ -218,7 +213,7 @@ def _low(entries: list[Entry], share: float) -> float:
 
 
 def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
-    """Return when the straight line to the later entry reached the limit."""
+    """Interpolate when the level reached the limit."""
     if later is None or later[1] <= level:
         return at_s
     return at_s + (later[0] - at_s) * (limit - level) / (later[1] - level)

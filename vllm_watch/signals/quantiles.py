@@ -1,4 +1,4 @@
-"""Quantiles and shares of histogram buckets within a window."""
+"""Quantiles and shares of histogram buckets."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from vllm_watch.signals.records import Quantiles
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
     """Return the q-quantile as PromQL's histogram_quantile does; None without observations.
 
-    `counts`: cumulative within the window, per ascending bound. Linear within a bucket; the lowest begins at 0; +Inf gives
-    the highest finite bound. Source: Prometheus documentation, "histogram_quantile()".
+    `counts`: cumulative, per ascending bound. Linear within a bucket; the lowest begins at 0; +Inf gives the highest finite
+    bound. Source: Prometheus documentation, "histogram_quantile()".
     """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
@@ -33,10 +33,9 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """Return the three exported quantiles.
+    """Return the exported quantiles, in the lowest bucket at most `mean` / (1 - q) (Markov's inequality).
 
-    In the lowest bucket, `mean` / (1 - q) is a limit by Markov's inequality: an empty queue would read 285 ms, 95 % of the
-    bucket's bound.
+    Else an empty queue reads 285 ms, 95 % of the bucket's bound.
     """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
@@ -49,9 +48,9 @@ def quantiles(
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the share of observations up to `limit`, 0 to 1, linear within a bucket.
+    """Return the share of observations up to `limit`, linear within a bucket; None without any.
 
-    None without observations. Those beyond the highest finite bound count as above.
+    Those beyond the highest finite bound count as above.
     """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:

@@ -1,7 +1,7 @@
-"""Keep Xid errors for as long as they matter.
+"""Keep Xid errors while they matter.
 
-Only one poll sees a driver's event, while targets poll at their own pace: a code is kept for all. One that needs a reset
-is kept until the GPU has no process, as a reset requires; an engine started before that fails with a new code.
+A driver's event is in one poll, while targets have their own pace. A code that needs a reset is kept until the GPU has
+no process, as a reset requires; an engine started before that fails with a new code.
 """
 
 from dataclasses import replace
@@ -10,13 +10,13 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Longer than any interval: each target sees it, and its effects come within a minute."""
+"""Longer than any interval: each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit if a reset cannot be seen (hidden processes)."""
+"""If a reset cannot be seen (hidden processes)."""
 
 CODES_MAX = 64
-"""Per GPU: a broken one may report any number."""
+"""A broken GPU may report any number."""
 
 
 class RecentXids:
@@ -26,7 +26,7 @@ class RecentXids:
         self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
-        """Return the poll's reading with all codes kept."""
+        """Return the reading with all kept codes."""
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)

@@ -10,7 +10,7 @@ from vllm_watch.signals.totals import EngineTotals
 
 @short_record
 class Quantiles:
-    """Quantiles within the window, in the histogram's unit; None: no observations."""
+    """Within the window, in the histogram's unit; None: no observations."""
 
     p50: float | None = None
     p95: float | None = None
@@ -20,12 +20,12 @@ class Quantiles:
 
 @record
 class EngineSignals:
-    """One engine now. Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
+    """Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
 
     engine: str
     model_name: str = ""
     state: str = "unknown"  # one of signals.state.STATES
-    state_text: str = ""  # the state as a sentence with its numbers
+    state_text: str = ""  # with its numbers
     # gauges, last values
     requests_running: float | None = None
     requests_waiting: float | None = None
@@ -56,26 +56,26 @@ class EngineSignals:
     inter_token_latency_seconds: Quantiles = Quantiles()
     queue_time_seconds: Quantiles = Quantiles()
     e2e_latency_seconds: Quantiles = Quantiles()
-    # the user's objectives: share of the window's observations within each
+    # user's objectives: share of observations within each
     slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)  # by objective
     goodput_requests_per_second: float | None = None  # finished × least attainment: an upper bound
     # progress
-    last_progress_timestamp_seconds: float | None = None  # Unix time of the last poll with progress
+    last_progress_timestamp_seconds: float | None = None  # last poll with progress
     restarts: int = 0  # counter resets seen
     totals: EngineTotals = EngineTotals()  # for /metrics only
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Coverage of one detector on a target."""
+    """Coverage of a detector on a target."""
 
     state: str  # "sees" | "partly" | "blind" | "unknown": too early
-    text: str  # missing input, its cost, its remedy; empty: none
+    text: str  # missing input, its cost, its remedy
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A setting to change on one engine, from minutes of data."""
+    """A setting to change on one engine."""
 
     rule: str
     engine: str
@@ -92,21 +92,21 @@ class TargetSignals:
 
     target: str  # name
     t: float  # Unix time of the last observation
-    up: bool  # the last scrape had a readable body
-    outcome: str  # of the last scrape, one of samples.observation.OUTCOMES
-    state: str  # of the least healthy engine, or the target's own if it has none
+    up: bool  # the last scrape was readable
+    outcome: str  # one of samples.observation.OUTCOMES
+    state: str  # of the least healthy engine, or its own without engines
     state_text: str
-    why_not: str | None = None  # why no (vLLM) metrics could be read
+    why_not: str | None = None  # why no vLLM metrics were readable
     health_status: int | None = None  # last HTTP status of /health
     version: str | None = None
     engine_kind: str | None = None  # "V0" | "V1"
     models: tuple[str, ...] = ()
-    last_success_timestamp_seconds: float | None = None  # Unix time of the last readable scrape
+    last_success_timestamp_seconds: float | None = None  # last readable scrape
     process_start_time: float | None = None
     process_open_fds: float | None = None
     engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
     unknown_families: tuple[str, ...] = ()
     detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
     start_failure: StartFailure | None = None  # from its log
-    startup_seconds: float | None = None  # longest of its last starts; None: none seen
-    advice: tuple[Advice, ...] = ()  # on settings; empty: none, or too early
+    startup_seconds: float | None = None  # longest recent start; None: none seen
+    advice: tuple[Advice, ...] = ()  # empty: none, or too early

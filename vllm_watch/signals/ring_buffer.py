@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 
 class RingBuffer:
-    """At most `length` rows of `width` floats; a new row replaces the oldest."""
+    """The last `length` rows of `width` floats."""
 
     __slots__ = ("_added", "_length", "_values", "_width")
 
@@ -27,7 +27,6 @@ class RingBuffer:
         return self._row(self._added - 1) if self._added else None
 
     def append(self, row: Sequence[float]) -> None:
-        """Raises ValueError for a row of another width."""
         if len(row) != self._width:
             raise ValueError(f"{len(row)} numbers for a row of {self._width}")
         at = self._added % self._length * self._width

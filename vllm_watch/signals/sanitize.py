@@ -9,7 +9,7 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
 
 COUNT_MAX = 2.0**53
-"""Beyond this a float skips integers, and squares may overflow: 9e15 tokens are centuries of work."""
+"""Beyond this a float skips integers, and squares may overflow."""
 
 _COUNTS = (
     *COUNTERS,

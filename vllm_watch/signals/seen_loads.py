@@ -1,7 +1,7 @@
 """Loads met when healthy, and the longest step that they allow at another load.
 
 Each part of a step's time grows no faster than its cause: twice the tokens and three times the KV cache take at most
-three times as long. So each met load limits the steps at any other, without a fit. Beyond that an engine is slow.
+three times as long. So met loads limit steps at any other, without a fit.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,17 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Loads within this factor are one: their mean counts."""
+"""Loads within this factor are one."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
-"""A load was met when seen twice."""
 
 LOADS_MAX = 64
-"""An eight-by-eight grid spans a factor of 25 either way."""
+"""Eight by eight span a factor of 25 either way."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Less cache usage or tokens per step cost no measurable time."""
+"""Less costs no measurable time."""
 
 
 class SeenLoads:
@@ -60,7 +59,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return step seconds, tokens and KV usage of the most similar met load; None without one."""
+        """Return (step seconds, tokens, KV usage) of the most similar met load, or None."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])
@@ -70,7 +69,7 @@ class SeenLoads:
         return min(met, default=(0, None))[1]
 
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return the limit of a healthy step at this load; None without met loads."""
+        """Return the limit of a healthy step; None without met loads."""
         limits = [
             seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
             for blocks, seconds, tokens, usage in self._met.values()

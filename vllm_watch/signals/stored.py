@@ -1,7 +1,6 @@
-"""Read checked values back from disk.
+"""Read checked values back from disk; they may be damaged or another program's.
 
-They may be damaged or another program's. Callers read all before they change anything, so a damaged entry is
-skipped whole.
+Callers read all before they change anything: a damaged entry is skipped whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ def version(state: Stored, known: int) -> None:
 
 
 def number(value: Any, least: float | None = None) -> float:
-    """Return a finite number, not below `least`."""
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
     if least is not None and value < least:
@@ -35,7 +34,7 @@ def number_or_none(value: Any, least: float | None = None) -> float | None:
 
 
 def numbers(value: Any, count: int | None = None) -> list[float]:
-    """Return a list of finite numbers, `count` of them."""
+    """Return finite numbers."""
     found = [number(each) for each in _list(value)]
     if count is not None and len(found) != count:
         raise ValueError(f"{len(found)} numbers in place of {count}")

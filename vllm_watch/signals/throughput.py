@@ -1,7 +1,7 @@
 """An engine's throughput, now and when healthy.
 
-Generated and computed prompt tokens are compared separately, and the better ratio counts: a workload shift trades one for
-the other, and longer prompts with fewer outputs are not a loss.
+Generated and computed prompt tokens are compared separately, and the better ratio counts: workload shifts trade one for
+the other.
 """
 
 from math import exp
@@ -11,19 +11,19 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Healthy working time averaged by the reference: spans bursts and gaps."""
+"""Working time averaged: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing of the current rates: prompt tokens come in lumps, at the end of a prefill."""
+"""Prompt tokens come in lumps, at the end of a prefill."""
 
 READY_SECONDS = 40.0
-"""Healthy working time until the reference counts."""
+"""Working time until the reference counts."""
 
 ALIKE = 1.3
-"""Work and KV cache per running request up to this are usual."""
+"""Work and KV cache per request up to this are usual."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual of a crowd: arrivals alone vary it less."""
+"""Arrivals alone vary concurrency less."""
 
 
 class Mean:
@@ -46,7 +46,7 @@ class Mean:
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Restore; time away reduces its weight as it would have here."""
+        """Time away reduces its weight as it would have here."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -88,7 +88,7 @@ class Throughput:
         return {**means, "running_peak": self.running_peak}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Raises one of stored.DAMAGE, and may then be half restored."""
+        """Raises one of stored.DAMAGE, perhaps half restored."""
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
         self.running_peak = stored.number(state["running_peak"], 0.0)
@@ -116,7 +116,7 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        """Now ÷ healthy; None until known."""
+        """Now ÷ healthy, or None."""
         if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
@@ -127,7 +127,7 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """Return the requests that ran at this KV usage when healthy; None until known."""
+        """Return the requests that ran at this KV usage when healthy, or None."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
@@ -143,11 +143,11 @@ class Throughput:
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Mean prompt and output tokens of a finished healthy request; None until known."""
+        """Of a finished healthy request, mean, or None."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Healthy time of a request in the engine (Little's law); 0 until known."""
+        """Of a healthy request (Little's law); 0 until known."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

@@ -1,7 +1,7 @@
-"""Monotonic counters and histograms of one engine since it is watched. Pure.
+"""Monotonic counters and histograms of one engine while watched. Pure.
 
-The engine's own reset at restarts and begin at any value. These begin at zero with the first poll and add observed growth,
-so `increase()` over them never exceeds the real count.
+The engine's own reset and begin anywhere. These begin at zero and add observed growth, so `increase()` over them never
+exceeds the real count.
 """
 
 from bisect import bisect_right
@@ -18,9 +18,8 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
-"""Exported bucket bounds by histogram, in seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If
-a release lacks one, the next lower one counts.
-"""
+"""In seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks one, the next
+lower one counts."""
 
 Numbers = tuple[float, ...]
 
@@ -30,13 +29,13 @@ _UNKNOWN = (None,)
 
 @record
 class EngineTotals:
-    """Counts since the first poll. None: not exported by the engine."""
+    """Since the first poll. None: not exported by the engine."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
     preemptions: float | None = None
     requests_finished: Mapping[str, float] | None = None  # by reason
-    ttft: Numbers | None = None  # count, sum (seconds), then observations within each of BOUNDS
+    ttft: Numbers | None = None  # count, sum (seconds), then observations within BOUNDS
     inter_token_latency: Numbers | None = None
     e2e_latency: Numbers | None = None
 
@@ -60,7 +59,7 @@ class Totals:
         self._last_finished = None
 
     def add(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
-        """Add the growth since the last poll. `began_anew`: all counters certainly were reset."""
+        """Add growth. `began_anew`: all counters certainly were reset."""
         for name, value in zip(COUNTERS, _counters_of(sample), strict=True):
             if value is not None:
                 self._grow(name, (value,), began_anew)
@@ -117,5 +116,5 @@ class Totals:
 
 @lru_cache(maxsize=64)
 def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
-    """Return a selector of the engine's bucket at or below each of our bounds; +Inf never."""
+    """Return a selector of the bucket at or below each bound; +Inf never."""
     return itemgetter(*(bisect_right(theirs, bound) for bound in ours))

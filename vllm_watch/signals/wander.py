@@ -1,8 +1,8 @@
 """Drift of this engine's step times from minute to minute, without a fault.
 
 Block scatter averages out in a minute; the rest is slow: request mix, a busy host, adapters, grammars. It adds up like a
-random walk: over k minutes at most √k times as far. A larger change is not wander, sudden or creeping. Changes over hours
-show in the level: a long-observed engine has shown its usual range.
+random walk: over k minutes at most √k times as far. A larger change is not wander, sudden or creeping. Changes over
+hours show in the level, of which a long-observed engine has shown its range.
 """
 
 from collections import deque
@@ -14,49 +14,45 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""Working time: idle engines do not wander."""
+"""Of work: idle engines do not wander."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing of the current step time: shorter than a minute, to see a change within one."""
+"""Shorter than a minute, to see a change within one."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
-"""Assumed change per minute at first, and its weight in minutes."""
+"""Assumed change per minute, and its weight in minutes."""
 
 MEMORY_MINUTES = 720.0
-"""Averaging of changes: half a day of work."""
+"""Half a day of work."""
 
 STRAY_FIRST = 0.08
-"""Assumed, and least, standard deviation of a minute's level."""
+"""Assumed, and least, deviation of a minute's level."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Minutes of work until the level is judged."""
+"""Work until the level is judged."""
 
 STRAY_DEVIATIONS = 5.0
-"""Deviations beyond which a level is not wander."""
+"""Beyond this a level is not wander."""
 
 PENDING_MAX = 60
-"""Minutes of an excursion kept until it heals; of a longer one the last."""
+"""Minutes kept until an excursion heals; of a longer one the last."""
 
 UNREST_MINUTES = 4
 """Pending changes from which their own scatter counts: a fault comes in a move or creeps evenly; ups and downs are wander
-(world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since).
-"""
+(world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
 
 MOVE = 0.6
 """A larger change in a minute (1.8 times) is a fault's begin or end, not unrest: in a wander of sigma 0.5 over ten minutes it
-is 2.8 deviations of a change.
-"""
+is 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""Deviations at which a minute is clipped: wander repeats and is still learnt in minutes; one cured slowdown is not a
-habit.
-"""
+"""A minute is clipped here: wander repeats and is learnt in minutes anyway; one cured slowdown is not a habit."""
 
 DEVIATIONS = 5.0
-"""Deviations beyond which a change is not wander: six lags are tested each minute, all day."""
+"""Beyond this a change is not wander: six lags are tested each minute, all day."""
 
 
 class Wander:
@@ -71,7 +67,7 @@ class Wander:
         self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, level
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
-        """Add a block. `well`: nothing is in doubt, so the past belongs to this engine."""
+        """Add a block. `well`: nothing in doubt, so the past belongs to this engine."""
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds
@@ -112,7 +108,7 @@ class Wander:
         return self._count
 
     def exceeded(self, at_least: float) -> bool:
-        """Return True if the step time grew beyond wander, and to `at_least` (log ratio)."""
+        """Return True if step time grew beyond wander, and to `at_least` (log ratio)."""
         if self.now < at_least:
             return False
         stray = STRAY_DEVIATIONS * max(STRAY_FIRST, self.stray)
@@ -126,7 +122,7 @@ class Wander:
         )
 
     def _unrest(self) -> float:
-        """Standard deviation of the pending changes, without moves."""
+        """Standard deviation of pending changes, without moves."""
         changes = [change for change, _ in self._pending if abs(change) < MOVE]
         return scatter(changes) if len(changes) >= UNREST_MINUTES else 0.0
 
@@ -153,6 +149,6 @@ class Wander:
 
 
 def _learnt(square: float, value: float, first: float, count: float) -> float:
-    """Return a mean square with one more value of `count`, outliers cut, `first` as the minimum."""
+    """Return a mean square with one more value of `count`, outliers clipped, at least `first`."""
     most = OUTLIER * max(first, sqrt(square))
     return square + (min(value * value, most * most) - square) / count

@@ -1,7 +1,7 @@
 """The last minute of one engine, and each counter's growth in it.
 
-Counters reset when an engine restarts. `offsets` hold the counts before, so growth across a restart is the sum of both
-sides, as in PromQL's increase() (without its extrapolation to the window's edges).
+`offsets` hold counts before a restart, so growth across it is the sum of both sides, as in PromQL's increase() (without
+its extrapolation to the window's edges).
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """The part of an older poll that is kept: a sixth of an engine's metrics."""
+    """The stored part of older polls: a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -80,18 +80,18 @@ class Growth:
 
 
 class Window:
-    """One engine's entries of the last `seconds`, oldest first."""
+    """The entries of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # The newest poll, missing values filled from earlier ones: a restarted server
-        # may omit a counter for some polls and return it lower.
+        # Newest poll, gaps filled from earlier ones: a restarted server may omit
+        # a counter for some polls and return it lower.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
-        """Add the newest poll. `began_anew`: all counters certainly were reset since the last."""
+        """`began_anew`: all counters certainly were reset since the last poll."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._known is not None:
             offsets = self._entries[-1].offsets
@@ -121,7 +121,7 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """Return (growth, seconds) of a counter in the window, or since the previous scrape; None if not seen twice."""
+        """Return (growth, seconds) in the window, or since the previous scrape; None if not seen twice."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None
@@ -146,12 +146,12 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
-        """Return a histogram's growth over the entries with the newest buckets."""
+        """Return growth over the entries with the newest buckets."""
         pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
         a, b = pair
-        # Without a reset between the two, earlier counts cancel out.
+        # Without a reset between, earlier counts cancel out.
         of = _count if a.offsets is b.offsets else _total
         then, now = of(a, name), of(b, name)
         return Growth(
@@ -191,7 +191,6 @@ def _same_buckets(a: Histogram, b: Histogram) -> bool:
 
 
 def _filled(counts: Counts, known: Counts | None) -> Counts:
-    """Fill missing counts with their last known values."""
     if known is None or None not in counts:
         return counts
     pairs = zip(counts, known, strict=True)
@@ -218,7 +217,7 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 
 
 def _any_fell(before: Counts, now: Counts) -> bool:
-    """Return True if a count fell: a cheap test before the costly carry."""
+    """A cheap test before the costly carry."""
     for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
         if then is not None and new is not None and new < then:
             return True

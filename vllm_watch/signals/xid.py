@@ -1,6 +1,6 @@
 """NVIDIA's advice for each Xid code, and its meaning for an engine on the GPU.
 
-Codes of data centre GPUs from Ampere on; others are reported as unknown. The bucket is NVIDIA's immediate action.
+Data centre GPUs from Ampere on; other codes are reported as unknown. The bucket is NVIDIA's immediate action.
 Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
 RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
 """
@@ -20,11 +20,11 @@ ADVICE = {
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
     NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
 }
-"""By action, for the on-call engineer; the first word is the action of NVIDIA's bucket."""
+"""By action, for the on-call engineer; the first word is NVIDIA's action."""
 
 SEVERITY = {
-    APPLICATION: "ticket",  # its victim reports itself, and its supervisor restarts it
-    RESET: "page",  # programs there fail or are unreliable, and it does not heal
+    APPLICATION: "ticket",  # its victim reports itself; a supervisor restarts it
+    RESET: "page",  # programs there fail or are unreliable; no self-healing
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",
@@ -113,7 +113,7 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """Return a code's entry; for unknown codes, contact support."""
+    """Return a code's entry; unknown ones need support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 

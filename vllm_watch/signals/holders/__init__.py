@@ -1,1 +1,1 @@
-"""Holders of GPU memory, and stale ones among them, from a series of polls. Pure."""
+"""Holders of GPU memory, and stale ones. Pure."""

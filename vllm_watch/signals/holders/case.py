@@ -16,9 +16,9 @@ class Case:
     at_s: float  # on the timeline
     track: Track
     role: str | None
-    others: Sequence[ProcessSample]  # other vLLM processes on this host's GPUs
+    others: Sequence[ProcessSample]  # other vLLM processes on the host's GPUs
     served: bool | None  # a vLLM of this host answers; None: not asked
-    placed: bool  # each that answers has its own engine on these GPUs, so this holder is not its
+    placed: bool  # all that answer have other engines on these GPUs
     limits: Limits
     borrowed_here: bool = False  # an engine on this GPU maps another process's memory
 

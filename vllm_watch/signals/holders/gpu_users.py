@@ -1,7 +1,7 @@
 """Map each vLLM server of a host to its GPUs, to name the servers that a GPU fault hits.
 
-A server does not report its GPUs; its child processes show them. If those are not visible, take the living vLLM
-processes of one parent; of several groups, the one whose start fits, unless it fits another server as well.
+A server does not report its GPUs: its processes show them, or, if not visible, the living vLLM processes of one parent;
+of several such groups, the one with a fitting start, unless it also fits another server.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
-Group = tuple[str | None, int | None]  # control group and parent: the workers of one server
+Group = tuple[str | None, int | None]  # control group and parent: one server's workers
 GROUPS_MAX = 64
 WORKERS_SHOWN = 2
 
@@ -21,7 +21,7 @@ WORKERS_SHOWN = 2
 class Server:
     """Identity of a server on this host."""
 
-    start_time: float | None = None  # Unix seconds, of its process; None while it does not answer
+    start_time: float | None = None  # of its process; None while it does not answer
     pids: frozenset[int] = frozenset()  # all its processes; empty: not visible
 
 
@@ -30,9 +30,7 @@ class Place:
     """Last known location of a server."""
 
     gpus: frozenset[str] = frozenset()  # UUIDs
-    workers: Mapping[str, str] = field(
-        default_factory=dict
-    )  # UUID → description of its processes there
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there
 
 
 class GpuUsers:
@@ -45,7 +43,7 @@ class GpuUsers:
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
-        """Process one poll; return the current or last place of each of `servers` (by target)."""
+        """Process one poll; return the current or last place of each server."""
         seen = frozenset[int]().union(*(server.pids for server in servers.values()))
         groups = _groups(gpus, without=seen)
         for name, server in servers.items():
@@ -57,7 +55,7 @@ class GpuUsers:
         for known in (self._known, self._claims):
             for gone in known.keys() - servers.keys():
                 del known[gone]
-        # A hanging server still claims its own processes.
+        # A hanging server still claims its processes.
         wanted = Counter(self._claims.values())
         for name, server in servers.items():
             group = self._claims.get(name) if server.start_time is not None else None
@@ -93,7 +91,7 @@ def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, 
 def _groups(
     gpus: Iterable[GpuHolders], without: frozenset[int]
 ) -> dict[Group, list[tuple[str, Holder]]]:
-    """Group the living vLLM processes by start, `without` those of known servers."""
+    """Group living vLLM processes by start, `without` those of known servers."""
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

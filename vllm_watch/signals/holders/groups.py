@@ -1,7 +1,7 @@
 """Compare the workers of one server across GPUs.
 
-Tensor-parallel ranks hold the same and work in step. One that fills more slowly at load, or idles while the others
-compute, is a hint; it is not an incident, since its effects (slow start, stall) are reported as such.
+Tensor-parallel ranks hold the same and work in step. A deviation is a hint, not an incident: its effects (slow start,
+stall) are reported as such.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks differ by some hundred MiB (rank 0 gathers the logits); differences beyond both limits are abnormal."""
+"""Ranks differ by some hundred MiB (rank 0 gathers the logits), not beyond both limits."""
 
 BUSY_RATIO_MIN = 0.5
 """While the others are this busy, a rank of the same step cannot be at 0."""
@@ -21,7 +21,7 @@ Member = tuple[GpuHolders, Holder]
 
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
-    """Return one sentence for each difference, ordered by the groups' first GPU."""
+    """Return a sentence for each difference, ordered by first GPU."""
     found: list[str] = []
     for members in _groups(gpus):
         found += _uneven(members)

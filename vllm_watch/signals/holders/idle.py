@@ -1,7 +1,4 @@
-"""Processes other than vLLM: active, waiting or forgotten.
-
-Waiting is not stale: people think, servers wait for requests, ranks for each other. Only idleness far beyond that is.
-"""
+"""Processes other than vLLM: active, waiting or forgotten. People, servers and ranks wait; only far longer idleness is stale."""
 
 from vllm_watch.signals.holders import place, roles, vllm
 from vllm_watch.signals.holders.case import Case
@@ -17,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """The desktop and the MPS server hold memory while idle, and are needed."""
+    """The desktop and the MPS server: needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -26,7 +23,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """A multiprocessing worker without its parent program; older vLLM releases have many."""
+    """A multiprocessing worker without its program; common with older vLLM releases."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:
@@ -81,7 +78,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Active if it worked recently; unknown if never seen to work."""
+    """Active after recent work; unknown if never seen to work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (

@@ -1,6 +1,5 @@
-"""One verdict per holder of GPU memory, from a series of polls.
+"""One verdict per holder of GPU memory. Rules are functions in order of precedence; missing data gives `unknown`, never stale.
 
-The rules are functions in order of precedence. Missing data gives `unknown`, never stale.
 Runbook: docs/detectors/stale_vram.md.
 """
 
@@ -15,10 +14,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""Processes kept: 16 GPUs with 256 each. More is a broken driver's answer."""
+"""16 GPUs with 256 processes each; more is a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""An unlisted process is kept this long: one poll may omit it."""
+"""One poll may omit a process."""
 
 
 Rule = Callable[[Case], Judged | None]
@@ -48,10 +47,9 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """Judge one poll.
+        """Judge one poll. `at_s`: on a timeline without steps; `t`: Unix time.
 
-        `at_s`: on a timeline without steps; `t`: the same moment in Unix time; `answering`: for each answering vLLM of
-        this host, the PIDs of its engines (empty if not visible). None: not asked.
+        `answering`: for each answering vLLM of this host its engines' PIDs, if visible; None: not asked.
         """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]

@@ -33,7 +33,7 @@ def borrows(processes: Iterable[ProcessSample]) -> bool:
 
 
 def lends(case: Case) -> Judged | None:
-    """It may hold weights or KV for engines: never stale, however idle."""
+    """It may hold weights or KV for engines: never stale."""
     if case.role == roles.LENDER:
         return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):

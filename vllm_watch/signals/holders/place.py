@@ -1,11 +1,11 @@
-"""Location of a process by its control group: pod, container, systemd unit or user session.
+"""Location of a process by its control group.
 
 Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
 """
 
 import re
 
-_DELETED = " (deleted)"  # the kernel's suffix for a removed group
+_DELETED = " (deleted)"  # kernel's suffix for a removed group
 _ID = r"[0-9a-f]{4,64}"
 _POD = re.compile(rf"pod({_ID}(?:[-_]{_ID})*)", re.IGNORECASE)
 _CONTAINER = re.compile(
@@ -14,11 +14,11 @@ _CONTAINER = re.compile(
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
 _USER = re.compile(r"/user-(\d+)\.slice")
 _SHOWN = 12  # of an id, as container tools show it
-_POD_SHOWN = 36  # a whole UUID, as kubectl shows it
+_POD_SHOWN = 36  # a UUID, as kubectl shows it
 
 
 def is_deleted(cgroup: str | None) -> bool:
-    """Return True if the runtime removed the group while a process was in it."""
+    """Return True if the group was removed while in use."""
     return cgroup is not None and cgroup.endswith(_DELETED)
 
 
@@ -37,7 +37,7 @@ def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
 
 
 def in_user_session(cgroup: str | None) -> bool:
-    """Return True if a person started it: in a user's slice, not a unit of their systemd."""
+    """Return True if started by a person: in a user's slice, not a unit of their systemd."""
     if not cgroup or "user.slice" not in cgroup or container_of(cgroup)[1]:
         return False
     unit = _UNIT.findall(cgroup)
@@ -45,7 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Return True if it is in no container: then all processes of the host are visible."""
+    """Return True if outside containers: then all of the host's processes are visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(
@@ -54,7 +54,7 @@ def is_outside(cgroup: str | None) -> bool:
 
 
 def describe(cgroup: str | None) -> str | None:
-    """Return the place as text; None if unknown."""
+    """Return the place as text, or None."""
     if not cgroup:
         return None
     pod, container = container_of(cgroup)

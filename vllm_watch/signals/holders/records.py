@@ -1,4 +1,4 @@
-"""Verdicts on GPU memory: one per holder, one sum per GPU."""
+"""Verdicts on GPU memory."""
 
 from dataclasses import dataclass
 
@@ -21,30 +21,30 @@ class Limits:
     """Seconds before memory is called stale."""
 
     dead_seconds: float = 30.0
-    """An ended process returns 100 GiB within seconds; a slow driver needs more."""
+    """An ended process returns 100 GiB within seconds, with a slow driver later."""
 
     stuck_seconds: float = 120.0
-    """Unbroken uninterruptible sleep (D): a slow disk or network file system takes less."""
+    """Unbroken uninterruptible sleep (D); slow disks and network file systems take less."""
 
     orphan_seconds: float = 60.0
-    """A worker whose parent died ends within 40 s if it can (it finishes its requests)."""
+    """A worker whose parent died finishes its requests and ends within 40 s if it can."""
 
     notebook_seconds: float = 1800.0
-    """Half an hour without work: people who read, think or talk return sooner."""
+    """People who read, think or talk return sooner."""
 
     process_seconds: float = 3600.0
     """Training waits for data, ranks or a checkpoint's disk, but not for an hour."""
 
     stopped_seconds: float = 600.0
-    """Stopped by Ctrl-Z or a signal; a debugging session is finished or active again."""
+    """Stopped by Ctrl-Z or a signal; debugging is finished or active again."""
 
     unaccounted_seconds: float = 120.0
-    """Memory of an ending process lacks an owner for seconds, of a loading one for an instant."""
+    """Memory lacks an owner for seconds at a process's end, for an instant at its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict with reasons. `since_s`: since when they hold, on the timeline."""
+    """A verdict with reasons; they hold since `since_s` on the timeline."""
 
     verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
     reason: str | None = None  # slug, if stale
@@ -66,13 +66,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolders:
-    """One GPU or MIG slice with its holders, largest first, unknown sizes last."""
+    """One GPU or MIG slice; largest holders first, unknown sizes last."""
 
     gpu: GpuSample
     holders: tuple[Holder, ...] | None  # None: not reported by the driver
-    unaccounted_bytes: int | None  # used less all holders; None if either is unknown
-    unaccounted: Judged  # STALE, ACTIVE (within the ordinary) or UNKNOWN
-    targets: tuple[str, ...] = ()  # known to run there, now or last
+    unaccounted_bytes: int | None  # used less all holders; None: unknown
+    unaccounted: Judged  # STALE, ACTIVE (ordinary) or UNKNOWN
+    targets: tuple[str, ...] = ()  # that run there, now or last
 
     @property
     def stale(self) -> tuple[Holder, ...]:

@@ -47,8 +47,8 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Adoptive parents, and launchers that compute nothing. They never start
-# an engine core: its parent is a Python program.
+# Adoptive parents, and launchers that compute nothing: never the
+# original parent of an engine core, a Python program.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -56,11 +56,11 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Ancestors' commands with a cached answer: all workers of a host share a dozen."""
+"""All workers of a host share a dozen ancestors' commands."""
 
 
 def role(process: ProcessSample) -> str | None:
-    """Return one of the roles above; None if name and command line are unknown or without a sign."""
+    """Return a role, or None."""
     command = process.cmdline or ()
     titles = [title for title in ((command[0] if command else None), process.name) if title]
     for pattern, word in _TITLES:
@@ -80,22 +80,22 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """Return the role by a command, as an ancestor shows it."""
+    """Return the role of a command, as ancestors show it."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 
 def is_vllm_command(command: str) -> bool:
-    """Return True for the command of a vLLM server."""
+    """Return True for a vLLM server's command."""
     return of_command(command) == SERVER
 
 
 def is_vllm_part(command: str) -> bool:
-    """Return True for an engine core or a worker: its parent is vLLM too."""
+    """Return True for an engine core or worker: its parent is vLLM too."""
     return of_command(command) in (CORE, WORKER)
 
 
 def of_process(process: ProcessSample) -> str | None:
-    """Return its own role, or that of a weight daemon's rank, which may have any worker's title."""
+    """Return its own role; a weight daemon's rank may have any worker's title."""
     own = role(process)
     if own not in (None, POOL_WORKER, WORKER):
         return own
@@ -106,11 +106,11 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Return True if the program never computes: an engine core below it was re-parented."""
+    """Return True if it never computes: an engine core below it was re-parented."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Return True if it looks like a server, which may wait days for requests."""
+    """Return True for a possible server, which may wait days for requests."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

@@ -8,14 +8,13 @@ from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
 """Of one core. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's event loop 1 %; preparing data
-or launching kernels takes 5 % and more.
-"""
+or launching kernels 5 % and more."""
 
 SAME_START_SECONDS = 2.0
-"""Start times are hundredths of a clock that may be adjusted by a second meanwhile."""
+"""Start times are hundredths of a clock that may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
-"""After a longer gap, idleness must be shown by CPU time, or restarts."""
+"""After a longer gap, CPU time must show idleness, or it restarts."""
 
 DEAD_STATES = frozenset("ZX")
 
@@ -59,7 +58,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """Return True if this PID is still the same process."""
+    """Return True if this PID is the same process."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -75,7 +74,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """Process one poll. `alone`: no other process computes on this GPU, so its load is this one's."""
+    """Process one poll. `alone`: the GPU's load is this process's."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -107,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update the identity: titles are set after the start; a dead process keeps its own."""
+    """Titles are set after the start; a dead process keeps its own."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

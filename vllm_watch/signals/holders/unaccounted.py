@@ -1,8 +1,8 @@
 """GPU memory without a process: used memory less that of all holders.
 
-A driver keeps some for itself and for each context, besides reserved memory. The excess is ownerless only if all
-processes are visible: a container sees its own alone (from R535 on), so other tenants' memory looks the same. Counted
-as ownerless: memory left by a holder that ended; if the host's processes are visible, any lasting excess.
+A driver keeps some for itself and each context, besides reserved memory. The rest is ownerless only if all processes are
+visible: a container sees its own alone (from R535 on). Counted: memory left by an ended holder; if the host's
+processes are visible, any lasting excess.
 Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
 """
 
@@ -13,16 +13,16 @@ from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNO
 from vllm_watch.signals.holders.words import seconds, size
 
 BASE_BYTES = 256 * 2**20
-"""Driver's own use with persistence and channels: some hundred MiB on the largest GPUs."""
+"""Driver's own, with persistence and channels: some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
 """Page tables and the like grow with the memory."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Per context, memory that is not charged to its process."""
+"""Per context, not charged to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Least share of an ended holder's memory that is now without an owner."""
+"""Least share of an ended holder's memory now without an owner."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Account:
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """Process one poll. `host_seen`: a process outside any container is visible; `sliced`: MIG slices hold the memory."""
+        """Process one poll. `host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
@@ -81,7 +81,7 @@ class Account:
 
 
 def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
-    """Return the bytes without a holder, and bytes by PID; or why they are unknown."""
+    """Return ownerless bytes, and bytes by PID; or why unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
         return "what is used, or who holds it, is not known"

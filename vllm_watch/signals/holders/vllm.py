@@ -6,18 +6,16 @@ from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Jud
 from vllm_watch.signals.holders.words import seconds, size
 
 LAG_SECONDS = 20.0
-"""A driver's load sample may date from the previous poll; later work was requested after the parent died."""
+"""A driver's load sample may be a poll old; later work was requested after the parent died."""
 
 SPINNING_FACTOR = 5.0
-"""An orphan that keeps its GPU busy (a collective waiting for dead ranks) needs this many times longer without an answering
-server.
-"""
+"""Factor of the time without an answering server for an orphan that spins on its GPU (a collective of dead ranks)."""
 
 GROWN_BYTES_MIN = 2**30
-"""vLLM allocates at start; graphs and workspaces of new shapes add some hundred MiB at first."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""A younger engine may still be loading or warming up."""
+"""A younger engine may be loading or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -44,7 +42,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # Late GPU work may be a client's: API servers can outlive their launcher.
+    # Late GPU work may be a client's: API servers outlive launchers.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -52,7 +50,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # A server answers: it may be this one's, unless all have other engines or a younger one runs.
+    # The answering server may be this one's, unless all have other engines or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
@@ -81,7 +79,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Return evidence of growth in a steady engine; not a verdict: it may have woken up."""
+    """Return evidence of growth, not a verdict: it may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
