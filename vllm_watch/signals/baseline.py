@@ -69,7 +69,7 @@ DRIFT = 0.1
 must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Smoothing of DRIFT."""
+"""Blocks of smoothing for DRIFT."""
 
 EXCURSION_BLOCKS_MAX = 240
 """Kept until an excursion heals: 20 minutes at 5 s."""

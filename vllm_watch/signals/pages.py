@@ -16,7 +16,7 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
-"""Grain of the history."""
+"""Grain of the recent history."""
 
 ENTRIES = 180
 """An hour at that grain."""

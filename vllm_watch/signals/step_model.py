@@ -25,7 +25,7 @@ SCATTER_MEMORY_BLOCKS = 150.0
 """10 minutes at 5 s: enough for two digits."""
 
 READY_BLOCKS = 12
-"""Four per parameter."""
+"""Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
 """Restarted engines are covered within a minute or two."""
@@ -34,7 +34,7 @@ NEWS = 0.02
 """Less leverage hardly changes the fit: solve at every SOLVE_EVERYth such block only."""
 
 SOLVE_EVERY = 8
-"""See NEWS."""
+"""Every eighth: see NEWS."""
 
 REPEAT_SECONDS = 15.0
 """Blocks this close share requests (an answer takes 10 to 60 s): they count as one."""
