@@ -121,7 +121,7 @@ def test_the_folder_of_run(folder, capsys, monkeypatch):
 
 WRONG = {
     "no such folder": (["--state-dir", "/nowhere"], "there is no journal in /nowhere"),
-    "no time": (["--since", "yesterday"], "'yesterday' is no time"),
+    "no time": (["--since", "yesterday"], "'yesterday' is not a time"),
     "a folder of another host": (
         ["--url", "http://h:1", "--state-dir", "/x"],
         "--state-dir with --url",

@@ -30,10 +30,10 @@ MISTAKES = {
     ),
     "no such argument": (
         ["check-config", "x.yaml", "--jason"],
-        "vllm-watch: there is no argument '--jason' here\n  → did you mean --json? See vllm-watch check-config --help\n",
+        "vllm-watch: there is no argument '--jason'\n  → did you mean --json? See vllm-watch check-config --help\n",
     ),
     "no such argument at all": (
-        ["--verison"], "vllm-watch: there is no argument '--verison' here\n  → did you mean --version? See vllm-watch --help\n",
+        ["--verison"], "vllm-watch: there is no argument '--verison'\n  → did you mean --version? See vllm-watch --help\n",
     ),
     "an argument is missing": (
         ["check-config"],

@@ -170,7 +170,7 @@ http://10.0.0.7:8000
   scrapes     120 ok; every 1 s
   vLLM        0.33.0, V1 engine, m, adapter
   GPUs        not recorded
-  engine 0    m, running 2, KV cache 25%, restarts seen: 1
+  engine 0    m, running 2, KV cache 25%, 1 restart seen
   states      idle 50.4%, serving 49.6%
               22:13:20 idle: idle since
               22:14:20 serving: serving since

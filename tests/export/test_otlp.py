@@ -191,7 +191,7 @@ async def test_headers_are_sent_and_shown_nowhere(collector, tmp_path):
             async with pushing(small_board(), endpoint=collector.url, headers_file=file) as task:
                 await task
         assert [(each["event"], each["cause"]) for each in logs] == [
-            ("otlp_unusable", f"otlp: {file} holds a line that is no header")
+            ("otlp_unusable", f"otlp: {file} holds a line that is not a header")
         ]
 
 

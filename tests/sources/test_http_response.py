@@ -135,7 +135,7 @@ GARBAGE = {
     "packed on its way": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "chunked, nearly": OK + b"Transfer-Encoding: chunkedx\r\n\r\n0\r\n\r\n",
     "as it is": OK + b"Transfer-Encoding: identity\r\n\r\nabc",
-    "a size that is no number": CHUNKED + b"zz\r\n",
+    "a size that is not a number": CHUNKED + b"zz\r\n",
     "a size below nothing": CHUNKED + b"-3\r\nabc\r\n0\r\n\r\n",
     "a size as Python writes it": CHUNKED + b"0x3\r\nabc\r\n0\r\n\r\n",
     "a size with a low line": CHUNKED + b"0_3\r\nabc\r\n0\r\n\r\n",

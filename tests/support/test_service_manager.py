@@ -163,7 +163,7 @@ async def test_no_beat_while_the_loop_hangs(tmp_path):
 FOREIGN = {
     "no watchdog is set": {},
     "the watchdog is another process's": WATCHDOG | {"WATCHDOG_PID": "1"},
-    "its time is no number": {"WATCHDOG_USEC": "soon"},
+    "its time is not a number": {"WATCHDOG_USEC": "soon"},
     "its time is zero": {"WATCHDOG_USEC": "0"},
 }
 

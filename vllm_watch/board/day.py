@@ -60,7 +60,7 @@ class Day:
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
-            raise ValueError("it is no day")
+            raise ValueError("it is not a day")
         day._numbers = array("q", data[: sizes[0]])
         day._worst = bytearray(data[sizes[0] : sizes[1]])
         day._healthy_s = array("f", data[sizes[1] :])

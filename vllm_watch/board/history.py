@@ -118,7 +118,7 @@ class Ring:
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
         if not data or size > POINTS or len(values) != size * width:
-            raise ValueError("it is no ring")
+            raise ValueError("it is not a ring")
         if not all(map(math.isfinite, times)) or list(times) != sorted(times):
             raise ValueError("its times are in no order")
         self._clear()

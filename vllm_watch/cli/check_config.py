@@ -31,9 +31,9 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
-Say what a configuration means: every target with what holds for it, and all that is not a default.
-Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server, unless --ask is given. Of notifiers it looks whether
-what they need is here: files, variables, the library.
+Prints each target with its settings, and every setting that differs from its default. Reads the file and
+VLLM_WATCH_* variables as `run` does; scrapes no server unless --ask is given. Also checks that each notifier's files,
+variables and libraries exist.
 
 examples:
   vllm-watch check-config /etc/vllm-watch/vllm-watch.yaml
@@ -41,7 +41,7 @@ examples:
   vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
   vllm-watch check-config --schema > vllm-watch.schema.json
 
-exit status: 0 usable, 1 usable, but a target did not answer as vLLM does (--ask), 2 not usable (all that is wrong is on stderr)
+exit status: 0 usable, 1 usable, but a target did not answer as vLLM (--ask), 2 not usable (every error is on stderr)
 """
 
 _ASKED_AT_ONCE = 50
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         action="store_true",
-        help="ask each target that is written out, and say what answers",
+        help="scrape each configured target once and print the result",
     )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
     parser.add_argument(

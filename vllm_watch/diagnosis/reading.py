@@ -95,7 +95,7 @@ class LogReader:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the lines so far; more may be fed after it."""
         if self._refused is not None:
-            return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this is no log", explanation=self._refused)  # fmt: skip
+            return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this is not a log", explanation=self._refused)  # fmt: skip
         if not self._scanner.lines:
             text = "It is empty: vLLM has written nothing, or its output goes elsewhere."
             return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this log is empty", explanation=text)  # fmt: skip

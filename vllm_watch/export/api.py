@@ -177,7 +177,7 @@ class Api:
         except ValueError:
             since_t = nan
         if not isfinite(since_t):
-            return refusal(400, f"since={request.query['since'][:100]!r} is no time",
+            return refusal(400, f"since={request.query['since'][:100]!r} is not a time",
                            "Say it in Unix seconds, or leave it out")  # fmt: skip
         if self._journal is None:
             return refusal(404, "There is no journal here", "Set state_dir in the configuration")

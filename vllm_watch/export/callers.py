@@ -66,7 +66,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not request.raw_path.startswith("/"):  # a proxy's form names a host of its own
-            return refusal(400, "This is no proxy", "Ask for a path, which begins with /")
+            return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
         known = hosts is None or host in hosts or (by_address and _is_address(host or ""))

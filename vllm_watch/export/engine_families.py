@@ -65,7 +65,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
-        help="For routers: which share of its work this engine does now. 1: nothing is wrong with it; between: collapsed, to so much of "
+        help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to so much of "
              "what it did when fresh; 0: down, stalled, failing, starting or asleep. Load is not in it.",
         absent="Absent while it is not known, which is never 1. `engine` is empty for a target that shows no engine.",
         value=_health,

@@ -73,7 +73,7 @@ class GateApi:
         asked = request.query.get("asked", "")
         if not _ASKED.fullmatch(asked):
             return refusal(
-                400, "asked is no short word", "Send letters and digits, or leave it out"
+                400, "asked is not a short word", "Send letters and digits, or leave it out"
             )
         meant_t = None
         if await _stands_beside(request, self._targets[target].target.url):

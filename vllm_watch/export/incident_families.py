@@ -56,7 +56,7 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_incident_opened_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
-        help="Unix time at which the incident of vllm_watch_incident_open was opened, whatever it was called then.",
+        help="Unix time at which the incident of vllm_watch_incident_open was opened, even if its cause changed since.",
         absent="As for vllm_watch_incident_open.", series=_opened,
     ),
     Family(

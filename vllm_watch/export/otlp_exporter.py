@@ -157,7 +157,7 @@ def _headers(file: Path | None) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, value = line.partition(":")
         if not (name.strip() and colon and value.strip() and line.isascii() and line.isprintable()):
-            raise WatchError(f"otlp: {file} holds a line that is no header", "write NAME: VALUE")
+            raise WatchError(f"otlp: {file} holds a line that is not a header", "write NAME: VALUE")
         redact_always(value.strip())
         found[name.strip()] = value.strip()
     return found

@@ -153,7 +153,7 @@ class Notifier:
             cause = f"urls_file cannot be read: {error.strerror}"
             raise WatchError(cause, "name a file that vllm-watch may read") from None
         except ValueError:
-            raise WatchError("urls_file is no text", "write one apprise URL a line") from None
+            raise WatchError("urls_file is not text", "write one apprise URL a line") from None
 
 
 def _service(url: str) -> "NotifyBase | None":

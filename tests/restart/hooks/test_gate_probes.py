@@ -172,7 +172,7 @@ STRANGE = {
     "elsewhere": (302, KILL),
     "somebody else's page": (200, b"<html>kill kill kill</html>"),
     "a server that started when none here did": (200, b"kill 1000000000 {word}\n"),
-    "a start that is no number": (200, b"kill x{start} {word}\n"),
+    "a start that is not a number": (200, b"kill x{start} {word}\n"),
     "an octal number": (200, b"kill 08 {word}\n"),
     "a number without end": (200, b"kill " + b"9" * 400 + b" {word}\n"),
     "a pattern": (200, b"kill * {word}\n"),

@@ -141,7 +141,7 @@ DAMAGED = {
             "slots": [{"a": 1}],
         }
     ).encode(),
-    "an end that is no time": json.dumps(
+    "an end that is not a time": json.dumps(
         {
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             "slots": [{"holder": "a", "attempt_id": "b", "expires_s": "soon"}],

@@ -16,7 +16,7 @@ COMMANDS = {
     "capacity": "say whether a model fits on a GPU, and what would make it fit",
     "preflight": "check a launch of vLLM before it is made, and make it",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
-    "explain": "say why an incident is no page, or no restart is advised",
+    "explain": "say why an incident is not critical, or no restart is advised",
     "restart": "restart a target now, through the same guard as everything else",
     "approve": "approve the restart that an incident waits for",
     "silence": "no restart for one incident, for a while",

@@ -115,7 +115,7 @@ def _engine(engine: EngineSignals) -> str:
     )
     said = [f"{name} {value:{form}}" for name, value, form in numbers if value is not None]
     if engine.restarts:
-        said.append(f"restarts seen: {engine.restarts}")
+        said.append(f"{engine.restarts} restart{'s' * (engine.restarts != 1)} seen")
     return ", ".join([engine.model_name, *said] if engine.model_name else said)
 
 

@@ -92,7 +92,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"(?:min_|group_size|block|pack_factor|partition)"),
-                sentence="the parts of a quantized layer are no multiple of the quantization's group at this tensor parallel size",
+                sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
                 cures=(cure("take a smaller tensor parallel size (half of it), or an unquantized or otherwise quantized version", None, when(r"divisible")),),
             ),
         ),

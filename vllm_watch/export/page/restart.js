@@ -24,7 +24,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
   const why = text ? ` (${text})` : "";
   const when = t === null ? "" : ` (${format.moment(t, now)})`;
-  const said = state === "dry_run" ? "vllm-watch restarts nothing in mode observe: a restart is up to you." : `The last restart${when} ${words}${why}.${gave}`;
+  const said = state === "dry_run" ? "Observe mode: vllm-watch will not restart it; vllm-watch restart does." : `The last restart${when} ${words}${why}.${gave}`;
   return { sign: tone, tone: toneOfSign(tone), text: said };
 }
 

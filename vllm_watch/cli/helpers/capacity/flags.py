@@ -57,7 +57,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
             _tokens,
             "size of the KV cache per GPU, instead of a share",
         ),
-        (("--num-gpu-blocks-override",), "N", int, "blocks, whatever the memory says"),
+        (("--num-gpu-blocks-override",), "N", int, "override the number of KV blocks"),
         (("--max-loras",), "N", int, "adapters at once"),
         (("--max-lora-rank",), "N", int, "their largest rank"),
         (("--speculative-config",), "JSON", str, "method, model and num_speculative_tokens"),
@@ -73,7 +73,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language-model-only", action="store_true", help="without its encoder, if it has one"
     )
-    parser.add_argument("--enable-lora", action="store_true", help="room for adapters")
+    parser.add_argument("--enable-lora", action="store_true", help="enable LoRA")
     for name, default, said in (
         ("--enable-prefix-caching", True, "states are kept for prefixes too"),
         ("--async-scheduling", None, "the next step is scheduled while one runs"),
@@ -166,7 +166,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     tokens = given.get("num_speculative_tokens", 1)
     if not is_size(tokens, LAYERS_MAX):
         raise WatchError(
-            f"num_speculative_tokens: {shown(tokens)} is no whole number above 0 and up to {LAYERS_MAX:,}",
+            f"num_speculative_tokens: {shown(tokens)} is not a whole number above 0 and up to {LAYERS_MAX:,}",
             "give how many tokens are drafted at once",
         )
     if method in _NO_LAYERS:

@@ -21,7 +21,7 @@ async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
 async def _fetched(session: aiohttp.ClientSession, url: str, bytes_max: int) -> bytes | WatchError:
     if not url.startswith(("https://", "http://")):
         return WatchError(
-            f"HF_ENDPOINT: {url} is no web address", "leave it out, or write https://HOST"
+            f"HF_ENDPOINT: {url} is not a web address", "leave it out, or write https://HOST"
         )
     try:
         async with session.get(url) as answer:

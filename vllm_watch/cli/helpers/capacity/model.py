@@ -102,7 +102,7 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
     try:
         config = json_text.read(raw)
     except ValueError as error:
-        raise WatchError(f"{where} is no JSON: {error}", "name the model's config.json") from None
+        raise WatchError(f"{where} is not JSON: {error}", "name the model's config.json") from None
     if not isinstance(config, dict):
         raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
     return config
