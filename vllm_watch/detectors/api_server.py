@@ -1,8 +1,7 @@
-"""The API server as the bottleneck: requests spend their time there, before and after the engine. A helper of
-`overload`.
+"""A bottleneck in the API server. A helper of `overload`.
 
-That time is the end-to-end latency less queue, prefill and decode, from the same finished requests: tokenizing, image
-processing, and waiting for the one CPU that an API server can use.
+End-to-end latency less queue, prefill and decode of the same finished requests is time in the API server: tokenizing,
+image processing, waiting for its one CPU.
 
 Source: vLLM's --api-server-count; an end-to-end latency that its parts do not explain.
 """
@@ -22,30 +21,30 @@ LIMIT_SECONDS = 10.0
 """Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only for a change: a captioning job spends seconds on images all day."""
+"""Page only for changes: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
-"""A one-minute burst takes a minute to work off, and its requests another to finish."""
+"""A one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
 """Keeps one huge prompt from dominating the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video per request: fewer do not explain the mean."""
+"""Images, audio or video per request; fewer do not explain the mean."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual value is a mean over hours, known after ten minutes."""
+"""A mean over hours, known after ten minutes."""
 
 CPU_BOUND_CORES = 0.8
-"""Python runs on one core. A server below this waits for something else: an engine that accepts no requests."""
+"""Python runs on one core. Below this it waits, for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
     """Sums over all engines of a server since its start."""
 
     requests: float
-    outside_s: float  # may decrease by rounding
+    outside_s: float  # may fall by rounding
     queued_s: float
     steps: float
     media: float  # images, audio and video
@@ -70,7 +69,7 @@ class ApiServer:
         self._usual_media.restore(state["media"], away_seconds)
 
     def update(self, view: View) -> tuple[Verdict, ...]:
-        """Judge one scrape; return nothing if latencies are not exported."""
+        """Judge a scrape; return nothing without latencies."""
         reading = view.observation.reading
         totals = None if reading is None else _totals(reading.engines)
         if reading is None or totals is None:
@@ -95,7 +94,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # An engine admits requests once per step; that wait is not the API server's.
+        # Requests wait up to a step to enter the engine; that is not the API server's.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING
@@ -147,7 +146,6 @@ def _evidence(cores: float | None, reading: Reading) -> tuple[Evidence, ...]:
 
 
 def _totals(engines: tuple[EngineSample, ...]) -> _Totals | None:
-    """Return the sums; None if a part of the latency is not exported."""
     requests = outside_s = queued_s = steps = media = 0.0
     for each in engines:
         whole, queue, decode = each.e2e_latency, each.queue_time, each.decode_time

@@ -1,8 +1,8 @@
-"""The contract of detectors: each receives every poll of a target and returns verdicts.
+"""The contract of detectors.
 
-A detector is a module of this folder with a `Settings` (frozen pydantic, good defaults, a reason for each threshold)
-and a `Detector(settings)` for one target or a `HostDetector(settings)` for the GPUs of one host. Its memory must be
-bounded. After a gap (`View.known` is False) it must not compare with data from before.
+A module of this folder has `Settings` (frozen pydantic, good defaults, a reason for each threshold) and a
+`Detector(settings)` for one target or a `HostDetector(settings)` for one host's GPUs. Memory must be bounded; after a
+gap (`View.known` is False) do not compare with earlier data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 class Around:
     """Other targets related to this one, by name."""
 
-    missed_by: tuple[str, ...] = ()  # they wait for KV from servers like it, or fail without
-    waited_for: tuple[str, ...] = ()  # as `missed_by`, but they exchange KV with this server only
-    peers: tuple[str, ...] = ()  # it exchanges KV with them
+    missed_by: tuple[str, ...] = ()  # they wait for KV from such servers, or fail without
+    waited_for: tuple[str, ...] = ()  # as `missed_by`, with this server as their only source
+    peers: tuple[str, ...] = ()  # they exchange KV with it
     ranks: tuple[str, ...] = ()  # they step together with it
     stalled_ranks: tuple[str, ...] = ()  # those of `ranks` with work and no progress
     held_up_by: tuple[str, ...] = ()  # those of `ranks` that failed themselves
-    others_gpus: frozenset[str] = frozenset()  # UUIDs of host GPUs that only other servers use
+    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
-    left_core: str | None = None  # title and PID of a stale engine core of an earlier server
+    left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
 
 @record
@@ -41,16 +41,16 @@ class View:
     """One poll of a target, with its history."""
 
     at_s: float  # on the target's monotonic timeline
-    known: bool  # False: the time since the poll before is unknown; start over
+    known: bool  # False: the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
     windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine, as of this poll
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """Return the host's GPUs on which it runs or may run; None if unknown."""
+        """The host's GPUs on which it may run; None if unknown."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
@@ -61,9 +61,9 @@ class HostServer:
 
     name: str  # of its target
     up: bool  # whether it answered
-    gpus: frozenset[str]  # UUIDs known to be its own, also while it is down; empty: unknown
+    gpus: frozenset[str]  # known to be its own, also while down; empty: unknown
     workers: Mapping[str, str] = field(default_factory=dict)  # UUID → text naming its processes
-    asleep: bool = False  # all its engines sleep, with no weights or cache on the GPU
+    asleep: bool = False  # all engines sleep, with no weights or cache on the GPU
 
 
 @record
@@ -76,19 +76,17 @@ class HostView:
     servers: tuple[HostServer, ...] = ()
 
     def using(self, uuid: str) -> tuple[HostServer, ...]:
-        """Return the servers known to run on a GPU."""
         return tuple(each for each in self.servers if uuid in each.gpus)
 
     def hit(self, uuid: str) -> tuple[HostServer, ...]:
-        """Return the servers that a fault of this GPU affects: its users, or the host's only server if its GPUs are
-        unknown."""
+        """Return the servers that a fault of this GPU affects."""
         alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
         return self.using(uuid) or alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number for or against a verdict, with a text for the on-call engineer."""
+    """One number for or against a verdict."""
 
     name: str  # slug: "steps_per_second"
     value: float | str | None
@@ -99,33 +97,33 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of one engine (`engine` None: of the whole server) at one poll.
+    """One detector's judgement of an engine (None: of the server) at one poll.
 
-    `unknown` is never clear: an open incident stays open, and none opens.
+    `unknown` is not clear: an open incident stays open, and none opens.
     """
 
     state: str  # FIRING | CLEAR | UNKNOWN
-    kind: str  # the incident kind, e.g. "engine_stalled"
+    kind: str  # incident kind: "engine_stalled"
     engine: str | None = None
-    cause: str = "unknown"  # from the published list; "unknown" rather than guessed
-    family: str = ""  # of an unknown cause (story.base.Cause); known causes have their own
+    cause: str = "unknown"  # from the published list; never guessed
+    family: str = ""  # of an unknown cause (story.base.Cause)
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
     summary: str = ""  # one sentence with the main numbers
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
-    present: bool = True  # of a finding: this poll's numbers are abnormal
-    since_seconds: float = 0.0  # of a finding: how long it has lasted
-    measure: float | None = None  # magnitude of the first evidence: greater is worse
-    concerns: tuple[str, ...] = ()  # of a host's finding: affected targets
-    restart_targets: tuple[str, ...] = ()  # those of `concerns` for which a restart is advised
+    present: bool = True  # this poll's numbers are abnormal
+    since_seconds: float = 0.0  # how long it has lasted
+    measure: float | None = None  # of the first evidence; greater is worse
+    concerns: tuple[str, ...] = ()  # targets affected by a host's finding
+    restart_targets: tuple[str, ...] = ()  # those to restart
 
 
 class Detector(Protocol):
     """Judges one phenomenon on one target."""
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Return one verdict per engine (or one for the server), at every poll."""
+        """Return one verdict per engine, or one for the server."""
 
 
 class HostDetector(Protocol):
@@ -140,13 +138,13 @@ class Remembers(Protocol):
     """A detector whose memory survives a restart of the watcher."""
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Return its memory at `at_s` on the target's timeline, as plain values."""
+        """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore an earlier run's memory, `away_seconds` after it was exported, on the same timeline.
+        """Restore the state exported `away_seconds` ago on the same timeline.
 
-        It is not yet known if the same process still runs: state of one process must wait for the first scrape. Raises
-        one of stored.DAMAGE and changes nothing then.
+        State of one process must wait for the first scrape: another may be running. Raises one of stored.DAMAGE and
+        changes nothing then.
         """
 
 
@@ -155,4 +153,4 @@ class Inherits(Protocol):
     """A detector that can learn from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only state that makes it more patient. Raises one of stored.DAMAGE."""
+        """Adopt only what makes it more patient. Raises one of stored.DAMAGE."""

@@ -1,15 +1,15 @@
-"""The alarm of one family of causes: when doubt began, whether it still has a reason, and its cause."""
+"""The alarm of one family of causes."""
 
 from vllm_watch.detectors.collapse_causes import Cause
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""The alarm ends after this many blocks in a row without a reason; a single one may be luck."""
+"""The alarm ends after this many blocks in a row without a reason; one may be luck."""
 
 
 class Alarm:
-    """Follows one CUSUM of the baseline, independent of the other family."""
+    """Follows one CUSUM of the baseline."""
 
     def __init__(self) -> None:
         self.cause: Cause | None = None  # while the alarm holds
@@ -18,11 +18,10 @@ class Alarm:
 
     @property
     def over(self) -> bool:
-        """Return True if the last blocks gave no reason for the alarm."""
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Add a block. `level`: of the CUSUM; `reason`: this block adds to it."""
+        """`level`: of the CUSUM; `reason`: the block adds to it."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None
@@ -32,7 +31,6 @@ class Alarm:
             self._since_s = block.at_s - block.seconds
 
     def lasted_s(self, at_s: float) -> float:
-        """Return the seconds since doubt began."""
         return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
 
     @property
@@ -40,5 +38,5 @@ class Alarm:
         return None if self.cause is None else self.cause.name
 
     def restore(self, cause: object) -> None:
-        """Restore the cause by its name. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         self.cause = None if cause is None else Cause(stored.text(cause), ())

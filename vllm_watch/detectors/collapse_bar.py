@@ -1,6 +1,6 @@
-"""How much longer steps must take, and for how long, before a slow engine pages or a restart is advised.
+"""When a slow engine pages, and when a restart is advised.
 
-A ticket needs only steps longer than usual at this load. A page or a restart needs more: no counter shows a load's
+A ticket needs only steps longer than usual at this load. More needs more proof: counters do not show a load's
 composition (adapters, grammars, images), and step times wander.
 """
 
@@ -17,36 +17,35 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""A restart needs steps this much longer than in any slowdown that ended by itself."""
+"""Margin over any slowdown that ended by itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Steps this much longer for LASTING_MINUTES are a ticket, even if no single block is odd."""
+"""Steps this much longer for LASTING_MINUTES are a ticket, though no block is odd."""
 
 LASTING_MINUTES = 20
-"""Minutes of work at familiar loads, each of them slower."""
+"""Minutes of work at familiar loads, all of them slower."""
 
 LASTING_DEVIATIONS = 2.5
-"""Their mean must also exceed this many deviations of a single minute, known after KNOWN_MINUTES."""
+"""Their mean must also exceed this many deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Work needed to estimate the deviation of a minute."""
+"""Work needed to know the deviation of a minute."""
 
 _MINUTE_SECONDS = 60.0
-"""Work per value: requests come and go within one; a lasting loss outlives many."""
+"""Requests come and go within a minute of work; a lasting loss outlives many."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
 
 class Lasting:
-    """Follows small lasting losses, minute by minute."""
+    """Follows small lasting losses."""
 
     def __init__(self) -> None:
         self._sum = self._seconds = 0.0
         self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
 
     def add(self, log_ratio: float, seconds: float) -> None:
-        """Add a block of a familiar load."""
         self._sum += log_ratio * seconds
         self._seconds += seconds
         if self._seconds >= _MINUTE_SECONDS:
@@ -54,7 +53,7 @@ class Lasting:
             self._sum = self._seconds = 0.0
 
     def found(self, wander: Wander) -> float | None:
-        """Return the lasting log ratio of step times; None if not found."""
+        """Return the lasting log ratio, or None."""
         if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
             return None
         least = max(LASTING_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)
@@ -75,7 +74,7 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Add a block. `doubt`: something may be wrong; `harmed`: users feel it."""
+        """`doubt`: something may be wrong; `harmed`: users feel it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return
@@ -99,7 +98,6 @@ class Bar:
         self.reached = max(self.reached, fulfilled(self.shift), key=len)
 
     def lasts(self) -> Evidence | None:
-        """Return the evidence of a lasting loss at familiar loads, or None."""
         log_ratio = self.lasting.found(self.wander)
         if log_ratio is None:
             return None
@@ -107,7 +105,7 @@ class Bar:
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:
-        """Forget a slowdown with a known outside cause: its end reveals nothing about the engine."""
+        """Forget a slowdown with an outside cause."""
         self._worst = 0.0
 
     def export_state(self) -> dict[str, Any]:

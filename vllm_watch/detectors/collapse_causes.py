@@ -1,9 +1,9 @@
-"""Causes of a collapse, distinguished by the numbers. Pure helpers.
+"""Causes of a collapse, from the numbers. Pure helpers.
 
-Starved of KV pages: preemption_thrash: requests became long (finished ones are several times their old length) and
-evict each other; kv_leak: usage that running requests do not explain grew over minutes; kv_pinning: it came within a
-moment, held by a few requests or by none; peer_wait: requests hold pages while they wait for KV from another server.
-Slow steps: collapse_gpus.py and collapse_host.py, else the engine itself.
+Starved of KV pages: preemption_thrash: requests grew several times longer and evict each other; kv_leak: usage that
+running requests do not explain grew over minutes; kv_pinning: it came at once, held by a few requests or none;
+peer_wait: requests hold pages while they wait for another server's KV. Slow steps: collapse_gpus.py and
+collapse_host.py, else the engine itself.
 """
 
 from collections.abc import Sequence
@@ -44,25 +44,25 @@ NEEDS = Needs(
 )  # fmt: skip
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
-"""A bunch of long prompts can resemble these while it takes the pages of others."""
+"""Long prompts resemble these while they take the pages of others."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""These lie in the requests or in another server: page only if ever more users wait."""
+"""The requests or another server are the cause: page only if ever more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
-"""Fallback causes: a better one may replace them while the alarm holds."""
+"""A better cause may replace these while the alarm holds."""
 
 UNREAD_SHARE = 0.5
-"""If running requests hold less than the rest, they are not the cause."""
+"""Running requests with less than the rest are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Share of the cache without an owner; prompts in progress and preempted requests blur the accounts by less."""
+"""Share of the cache without an owner; prompts in progress and preempted requests blur accounts by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""Pages lost over more than this leaked; pages taken at once appear within one or two scrapes."""
+"""Leaked pages are lost over more than this; pages taken at once, within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""Leaks add up over longer than this; a few prefills pin pages within a minute."""
+"""Leaks take longer than this; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
@@ -71,33 +71,31 @@ CREEP_SAMPLE_SECONDS = 20.0
 """Grain of the history of unexplained usage."""
 
 CREEP_SAMPLES = 180
-"""One hour of history at that grain."""
+"""One hour at that grain."""
 
 RECOVERING_RATIO = 0.9
-"""An engine at this share of its baseline in the last scrape may have recovered, while the mean still shows the
-trouble."""
+"""The last scrape at this share of the baseline may mean recovery, while the mean lags."""
 
 LONG_REQUESTS = 2.5
-"""Finished requests this many times as long as when fresh fill the cache themselves."""
+"""Finished requests this many times longer than when fresh fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
 """Minimum preemptions per finished request for thrash."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""Long prompts with this share of the cache cause the shortage."""
+"""Long prompts holding this share of the cache cause the shortage."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""Long prompts with this share contribute: the load needs more pages than when the engine was fresh."""
+"""Long prompts holding this share contribute to it."""
 
 
 class Creep:
-    """The last hour of KV usage that running requests do not explain."""
+    """KV usage of the last hour that running requests do not explain."""
 
     def __init__(self) -> None:
         self._history = RingBuffer(CREEP_SAMPLES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
-        """Keep one sample per CREEP_SAMPLE_SECONDS."""
         last = self._history.last
         if last is None or at_s - last[0] >= CREEP_SAMPLE_SECONDS:
             self._history.append((at_s, unexplained))
@@ -111,7 +109,7 @@ class Creep:
             self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
-        """Return the seconds from CREEP_FROM to CREEP_TO of `now`; None if unknown."""
+        """Return the seconds from CREEP_FROM to CREEP_TO of `now`, or None."""
         end = None
         for when, unexplained in reversed(self._history):
             if end is None and unexplained <= CREEP_TO * now:
@@ -123,7 +121,7 @@ class Creep:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause with the evidence for and against it."""
+    """A cause with its evidence."""
 
     name: str
     evidence_for: tuple[Evidence, ...]
@@ -131,7 +129,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown: requests wait while few hold pages, and few long contexts may explain that."""
+    """Return the cause as unknown: a few long contexts may explain the wait."""
     text = "requests wait while few of them hold many pages, so what steps should take there is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -143,19 +141,19 @@ class Starvation:
 
     running: float
     usage: float  # share of the cache in use
-    length_ratio: float | None  # recently finished requests ÷ those when fresh
+    length_ratio: float | None  # recently finished ÷ fresh
     preempted_share: float | None  # preemptions per finished request
     preempting: bool  # requests were preempted since it began
-    long_prompts_share: float | None  # share of the cache that far longer prompts took recently
-    long_prompt_tokens: float  # mean of those prompts
-    late_length_ratio: float | None  # as `length_ratio`, once the earlier requests have left
-    unexplained: float | None  # share of the cache beyond the usual use of this many requests
-    rise_seconds: float | None  # how long it took to rise
+    long_prompts_share: float | None  # of the cache, taken by far longer prompts
+    long_prompt_tokens: float  # their mean
+    late_length_ratio: float | None  # as `length_ratio`, without earlier requests
+    unexplained: float | None  # of the cache, beyond the usual for this many requests
+    rise_seconds: float | None  # duration of its rise
     awaiting: float = 0.0  # requests that wait for KV from elsewhere
     awaited: float = 0.0  # upper bound of their share of the cache
-    unheld: float | None  # share of the cache that requests in flight do not explain
-    unheld_rise_seconds: float | None  # how long it took to rise
-    unheld_surely: bool  # for longer than a prompt in progress explains
+    unheld: float | None  # of the cache, not explained by requests in flight
+    unheld_rise_seconds: float | None  # duration of its rise
+    unheld_surely: bool  # for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -181,7 +179,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold: they may be long.
+    """Return the largest share of the cache that requests waiting for KV may hold.
 
     `request_tokens`: of a request when fresh. Unknown counts as all: held pages are not a leak.
     """
@@ -193,13 +191,13 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Return the cause: requests hold pages until their KV arrives."""
+    """Requests hold pages until their KV arrives."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
-    """Return True if far longer prompts than usual recently took much of the cache."""
+    """Return True if unusually long prompts recently took much of the cache."""
     return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
@@ -227,14 +225,13 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """Return a leak so slow that only an idle engine shows it."""
+    """A leak so slow that only an idle engine shows it."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
 
 
 def _lost(share: float) -> Cause:
-    """Return the cause of pages lost at once."""
     text = f"{_UNHELD.format(share)}; it came at once"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_PINNING, (found,))
@@ -244,7 +241,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Return how full the KV cache is. `expected`: requests that ran at this usage when healthy."""
+    """`expected`: requests that ran at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -254,7 +251,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """Mark evidence as earlier: the recovering engine no longer shows it."""
+    """Mark evidence from before recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 
@@ -266,7 +263,7 @@ _PREFILLING = Evidence(
 
 
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
-    """Requests in flight hold the pages: a few long ones, or many that grew."""
+    """A few long ones, or many that grew."""
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )
@@ -292,7 +289,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    """Fallback without token counts: compare with usage when fresh."""
+    """Fallback without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
     said = f"{now:.0%} of the cache is held beyond what so many requests held when fresh"
     if rise is not None and rise >= CREEP_SECONDS:
@@ -307,7 +304,7 @@ def _by_usual_use(facts: Starvation) -> Cause:
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """Return evidence from the last scrape against a slowness that is a mean of several."""
+    """Return evidence from the last scrape against the mean's."""
     done = comparison.throughput_ratio
     if done is None or done < RECOVERING_RATIO or comparison.slow_now:
         return ()

@@ -1,8 +1,8 @@
-"""A new process that is slow from its first minutes, compared with its predecessor at equal load.
+"""A new process that is slow from its start, against its predecessor at equal load.
 
-A new process has no healthy past. With the same model and configuration in the same place it is as fast as its
-predecessor. Unseen differences (another GPU, a flag missing from /metrics) are also reported: so this is a ticket, a
-page only if they cannot explain it, and never a reason for a restart.
+A new process has no healthy past, but the same model and configuration in the same place are equally fast. Unseen
+differences (another GPU, a flag missing from /metrics) are also found: so this is a ticket, a page if they cannot
+explain it, and never a reason for a restart.
 """
 
 from collections.abc import Mapping
@@ -15,38 +15,36 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""While it warms up (cold caches, kernel selection) a healthy process takes up to twice as long for minutes."""
+"""Warming up (cold caches, kernel selection) takes a healthy process up to twice as long for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Slow blocks must add up to this much work, without a normal one between."""
+"""Sum of slow blocks, without a normal one between."""
 
 DEVIATIONS = 2.0
-"""Steps must also exceed this many deviations of the predecessor's model at this load."""
+"""Steps must also exceed this many deviations of the predecessor's."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""A block below this is normal; two in a row end a finding."""
+"""A block below is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""Skipped at first: the first request of each shape compiles or loads something."""
+"""Skipped: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""Search no longer than this: another time of day has another mix of requests. A finding ends only when steps are as
-short as before."""
+"""Time to find it: later, another time of day has another mix of requests. A finding ends only when steps are as short
+as before."""
 
 UNSEEN_SECONDS = 60.0
-"""Without a comparable block for this long, its current state is unknown."""
+"""Unknown without a comparable block for this long."""
 
 _PAGE = rule(PAGE, FORMER)
 
 
 @dataclass
 class _Life:
-    """One process compared with its predecessor."""
-
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # vLLM versions: predecessor's, this process's
+    versions: tuple[str | None, str | None]  # of vLLM: predecessor's, this process's
     at_s: float = 0.0  # of the last block
     compared_s: float = 0.0  # of the last comparable block
     worked_s: float = 0.0
@@ -62,7 +60,7 @@ class _Life:
 
     @property
     def released(self) -> bool:
-        """Return True if the two are known to be different releases."""
+        """Return True if the vLLM releases are known to differ."""
         return None not in self.versions and self.versions[0] != self.versions[1]
 
 
@@ -73,7 +71,7 @@ class FormerLives:
         self._lives: dict[str, _Life] = {}
 
     def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
-        """Add the blocks that this scrape completed. `version`: of vLLM."""
+        """`version`: of vLLM."""
         for engine, baseline in baselines.items():
             life, former = self._lives.get(engine), baseline.former
             former.version_now = version or former.version_now
@@ -87,7 +85,6 @@ class FormerLives:
             del self._lives[gone]
 
     def judge(self, verdict: Verdict, at_s: float) -> Verdict:
-        """Return the verdict on one engine, compared with its predecessor."""
         life = self._lives.get(verdict.engine or "")
         if life is None or verdict.state == FIRING or not life.found:
             return verdict

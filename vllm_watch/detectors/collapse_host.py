@@ -12,18 +12,18 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""From this share of the slowdown's logarithm (1.4 of 2.0 times) the host is the main cause. It seldom reaches 1: one
-thread's wait is counted, not that of threads which wait for it."""
+"""Share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1: waits of one thread count, not those of
+threads which wait for it."""
 
 HINTS_RATIO = 0.2
-"""From this share a slow engine is uncertain, and no restart is advised: a fresh one would wait too. Less may be an
-effect of a slow engine: clients retry and requests pile up."""
+"""From this share no restart is advised: a fresh engine would wait too. Less may be an effect of a slow engine: clients
+retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Throttled share of CPU periods from which the limit is named: the start of a prefill may exhaust one now and then."""
+"""Throttled share of CPU periods: the start of a prefill may exhaust one now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Steps that stay long this long without the neighbour have another cause: smoothed waits fade in five blocks."""
+"""Steps this long without the neighbour have another cause: smoothed waits fade in five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
@@ -35,7 +35,7 @@ class Outlived:
         self._seconds = 0.0
 
     def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        """`known`: the reported cause; `found`: this block's. Without CPU data nothing is concluded."""
+        """`known`: the reported cause; `found`: this block's. Nothing follows without CPU data."""
         seen = any(each.name == _WAIT for each in found.evidence_for)
         if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
             self._seconds = 0.0
@@ -45,7 +45,7 @@ class Outlived:
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
-    """Combine the GPUs' cause (`found`) with the CPU waits; None: those are unknown."""
+    """Combine the GPUs' cause with the CPU waits, if known."""
     if waited is None or found.name == THERMAL:
         return found
     told = _told(waited)
@@ -60,7 +60,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """Return the addition to a one-line summary."""
+    """Return an addition to the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 

@@ -1,7 +1,7 @@
-"""One slow engine, or all of its server: they share hardware and model.
+"""One slow engine, or all of its server: siblings share hardware and model.
 
-An engine that was slow from its first scrape has no healthy past, and a small loss drowns in the wander of its steps.
-Its siblings are the yardstick: how long would their steps take at its load?
+An engine that was slow from its first scrape has no healthy past, and a small loss drowns in the wander of its own
+steps: so siblings' steps at its load are the yardstick.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,36 +16,35 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ratio from which an engine is slower than its siblings: request mixes differ by as much."""
+"""Step time ratio; request mixes differ by as much."""
 
 LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
-"""With two engines alone, neither is the reference."""
+"""With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
-"""Siblings compared per engine, evenly spread over the ranks: bounds the cost of a scrape and covers more than one
-node's ranks."""
+"""Bounds the cost of a scrape; spread over the ranks, as one node's are not enough."""
 
 SPREAD_DEVIATIONS = 5.0
-"""The loss must also exceed this many deviations among the siblings."""
+"""Deviations among the siblings that a loss must also exceed."""
 
 SMOOTH_SECONDS = 300.0
-"""Averages out the differences between requests."""
+"""Averages out differences between requests."""
 
 KNOWN_SECONDS = 600.0
 """Work before a finding: two smoothing windows."""
 
 _SPREAD_MIN = 0.015
-"""Assumed minimum spread, in log step time: siblings may agree by chance."""
+"""Minimum spread, in log step time: siblings may agree by chance."""
 
 
 @dataclass
 class _Beside:
     """One engine compared with its siblings."""
 
-    log_ratio: float = 0.0  # its step time ÷ theirs at its load, smoothed
+    log_ratio: float = 0.0  # step time ÷ theirs at its load, smoothed
     seconds: float = 0.0  # of work behind `log_ratio`
     at_s: float = 0.0  # of the last block
     since_s: float | None = None  # when it was found slow
@@ -60,7 +59,6 @@ class Siblings:
         self._siblings: Mapping[str, Sequence[str]] = {}
 
     def look(self, baselines: Mapping[str, Baseline]) -> None:
-        """Add the blocks that this scrape completed."""
         for gone in self._known.keys() - baselines.keys():
             del self._known[gone]
         if (engines := tuple(baselines)) != self._engines:
@@ -96,8 +94,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Return the verdict on one engine, compared with its siblings. `ratios`: step time ÷ fresh, by engine;
-        `waits`: its requests wait."""
+        """`ratios`: step time ÷ fresh, by engine; `waits`: its requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -109,7 +106,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # A slow engine makes its siblings look fast; do not count that against it twice.
+        # A slow engine makes siblings look fast; do not count that twice.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:
@@ -123,7 +120,7 @@ class Siblings:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """Return a block's weight in a mean over SMOOTH_SECONDS that rests on `before_s` of work."""
+    """Return a block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
     return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 
@@ -138,7 +135,7 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
-    """Return a sibling's step time at this load, or an upper bound if the load is unfamiliar."""
+    """An upper bound if the load is unfamiliar."""
     if model is None or not model.ready:
         return None
     if model.familiar(*load):

@@ -1,6 +1,6 @@
 """Speculative decoding with rejected drafts: steps take as long and yield fewer tokens.
 
-Step times do not show it, so the accepted share of drafted tokens is compared with its usual value.
+Steps do not show it, so the accepted share of drafted tokens is compared with the usual.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Of drafting, before a usual value is known: prompts differ from minute to minute."""
+"""Drafting before a usual is known: prompts differ from minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
 """The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""Share of the usual: another mix of requests was seen to cost only a third."""
+"""Share of the usual: another mix of requests cost a third."""
 
 USUAL_MIN = 0.2
 """An n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""A batch of odd prompts ends sooner. If the engine is slow as well this is skipped: a slow engine would be restarted
-after as long, which does not cure this."""
+"""A batch of odd prompts ends sooner. Skipped if the engine is slow as well: a restart would be due then, which does
+not cure this."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """A share that lasts this long becomes the usual one."""
@@ -33,7 +33,7 @@ ACCEPTED_SECONDS = 6 * 3600.0
 
 @dataclass(slots=True)
 class Acceptance:
-    """Follows one engine. Shares are those of its signal window."""
+    """Follows one engine's window."""
 
     usual: float = 0.0
     learnt_s: float = 0.0  # of drafting
@@ -41,7 +41,6 @@ class Acceptance:
     low_since_s: float | None = None
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
-        """Add a poll; return the evidence if acceptance has fallen."""
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
         if share is None:  # nothing drafted: unknown
             return None
@@ -74,7 +73,7 @@ class Acceptances:
         self._engines: dict[str, Acceptance] = {}
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Return the verdicts, with this cause if acceptance has fallen and no better one is known."""
+        """Add this cause if acceptance has fallen and no better one is known."""
         engines = view.signals.engines
         self._engines = {name: self._engines.get(name) or Acceptance() for name in engines}
         fallen = {

@@ -1,7 +1,7 @@
 """Requests that run without getting a token, while others come and go.
 
-Running requests decode (one token each per step) or are prefilled (Little's law: the times to first token that add up
-in a second). Those left over for minutes are stuck.
+Running requests decode (a token each per step) or are prefilled (Little's law: times to first token that add up in a
+second). Those left over for minutes are stuck.
 """
 
 from collections import deque
@@ -11,19 +11,19 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Stuck requests, and their share beyond the usual: gauges are read between steps, and long steps hold more requests."""
+"""Stuck requests, and their share beyond the usual: gauges are read between steps, and more in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""The usual remainder is the median of the last hour's minutes, known after ten."""
+"""The usual is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""Consecutive minutes: no request waits this long for a token, and a long prompt is done."""
+"""In each of these minutes: no request waits as long for a token, or computes a prompt."""
 
 TOKENS_MAX = 1.1
-"""More tokens per running request and step mean speculative decoding, whose yield varies: not judged."""
+"""More tokens per request and step mean speculative decoding, whose yield varies: not judged."""
 
 _MINUTE_SECONDS = 60.0
-"""Work per value: every healthy request gets many tokens in one."""
+"""In a minute of work every healthy request gets many tokens."""
 
 
 class Stuck:
@@ -58,7 +58,7 @@ class Stuck:
                 self._close(running / seconds, decoding / running, prefilling / running)
 
     def _close(self, running: float, decoding: float, prefilling: float) -> None:
-        """Close a minute of `running` requests: `decoding` got tokens, `prefilling` computed prompts."""
+        """`decoding` requests got tokens, `prefilling` computed prompts."""
         self._tokens.append(decoding)
         if median(self._tokens) > TOKENS_MAX:
             self._minutes.clear()
@@ -71,7 +71,6 @@ class Stuck:
             self._usual.append(share)
 
     def found(self) -> Evidence | None:
-        """Return how many are stuck, or None."""
         if len(self._minutes) < MINUTES:
             return None
         share = min(beyond for beyond, _ in self._minutes)

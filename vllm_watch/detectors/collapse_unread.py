@@ -8,16 +8,16 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Time without an owner of the pages, and without a prefill, before a restart is advised."""
+"""Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Used if the usual step time is unknown: one prompt among many may hide, but takes no longer than this."""
+"""Used without a usual step time: one prompt among many may hide, for no longer than this."""
 
 UNREAD_LOG_RATIO = 0.1
 """Without token counts of finished requests: steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""Steps must also be shorter by this many deviations of the model, which may not have met this load."""
+"""They must also be shorter by this many deviations of the model, which may not know this load."""
 
 
 class Unread:
@@ -28,14 +28,13 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        """Return True if it lasts longer than a prompt in progress can explain."""
+        """Return True if it lasts longer than a prompt takes."""
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """Add a block. `unheld`: share of the cache that requests in flight do not explain; `quiet_ratio`: smoothed log
-        ratio of step time."""
+        """`unheld`: share of the cache without requests in flight; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
@@ -46,13 +45,13 @@ class Unread:
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
-            return  # a prompt in progress may make steps long: inconclusive
+            return  # inconclusive: a prompt may make steps long
         counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Return True if steps are too short to read most pages in use: no running request holds them."""
+    """Steps are too short to read most pages in use: no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

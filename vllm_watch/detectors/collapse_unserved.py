@@ -1,4 +1,4 @@
-"""Troubles that need no past of the engine: it crawls, or every client leaves before its answer is complete."""
+"""An engine that crawls, or whose every client leaves before its answer is complete: judged without a past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,17 +6,17 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A step for few tokens reads the weights once. GPUs read all their memory in 20 to 60 ms, those with shared host
-memory in 0.5 s."""
+"""A step for few tokens reads the weights once. GPUs read all memory in 20 to 60 ms, those with shared host memory in
+0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Few tokens cost a step nothing compared with reading the weights."""
+"""Few tokens cost nothing compared with reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Work in which every step crawled."""
+"""Work, all of it this slow."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Aborted requests and time without one that finished: some clients hang up by chance, not all for minutes."""
+"""Aborts and time without a finish: some clients hang up by chance, not all for minutes."""
 
 
 class Unserved:
@@ -40,7 +40,6 @@ class Unserved:
         self._step_seconds, self._tokens = step, tokens
 
     def look(self, at_s: float, sample: EngineSample, *, known: bool) -> None:
-        """Record how requests ended."""
         ends = sample.request_success
         if ends is None:
             return
@@ -59,7 +58,6 @@ class Unserved:
             self.left = Evidence(name="requests_aborted", value=count, expected=0.0, text=text)
 
     def crawls(self) -> Evidence | None:
-        """Return the step time as evidence if it is absurd, else None."""
         if self._crawled_s < CRAWL_SECONDS:
             return None
         text = f"{self._step_seconds:.2f} s for a step of {self._tokens:.0f} tokens, far longer than any GPU needs to read its whole memory"

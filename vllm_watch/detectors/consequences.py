@@ -1,6 +1,6 @@
-"""The only table of consequences beyond a ticket: by how much, for how long, and if users are harmed.
+"""All consequences beyond a ticket: by how much, for how long, and if users are harmed.
 
-A detector describes a slowdown as a `Shift`. Severity and advice follow from `RULES` alone.
+A detector describes a slowdown as a `Shift`; `RULES` decide.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Rule:
     yardstick: str
     times: float  # at least
     seconds: float  # of work, at least
-    harm: bool = True  # only if users are harmed (signals/harm.py)
+    harm: bool = True  # users are harmed (signals/harm.py)
     curable: bool = False  # only if a fresh process is known to be faster, without an outside cause
 
     @property
@@ -42,9 +42,8 @@ RULES = (
 
 1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a day at 1.45, one at 1.6,
 none at 1.7 in 24 seeds). 40 s: a burst of images ends sooner. 120 s: a restart costs minutes of loading and every
-request in flight. 1.45 against siblings, which share load and hardware, after the time it takes to know them. 3.0
-against the predecessor: no other GPU of the fleet or flag costs as much, and no warm-up takes 180 s; it has harmed all
-of this process's users.
+request in flight. 1.45 for siblings, which share load and hardware, after the time to know them. 3.0 for the
+predecessor: no other GPU of the fleet or flag costs as much, no warm-up takes 180 s, and all users are harmed.
 """
 
 
@@ -60,7 +59,7 @@ class Shift:
 
 
 def rule(consequence: str, yardstick: str) -> Rule:
-    """Return the rule for a consequence against a yardstick."""
+    """Return the rule against a yardstick."""
     return next(
         each for each in RULES if (each.consequence, each.yardstick) == (consequence, yardstick)
     )
@@ -78,7 +77,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 
 
 def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the next with the missing condition. `reached`: consequences so far."""
+    """Return the rule that applies, and the next with its unmet condition."""
     said = reached[-1] if reached else "ticket"
     text = (
         f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"

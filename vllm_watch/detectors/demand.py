@@ -1,6 +1,6 @@
 """Demand on a server before it went: in use, idle, or drained on purpose. A witness for `engine_down`.
 
-A crash hits a server at work. An operator drains it first: nothing is admitted for longer than chance explains, or new
+A crash hits a server at work. An operator drains it: nothing is admitted for longer than chance explains, or new
 requests are aborted; then its port closes.
 """
 
@@ -15,42 +15,42 @@ from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Missed arrivals in a silence that chance (Poisson) explains once in a thousand."""
+"""Missed arrivals that chance (Poisson) explains once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Shorter silences come from the timing of clients and scrapes. Orchestrators wait this long or longer between draining
-and stopping a server."""
+"""Clients' and scrapes' timing causes shorter silences. Orchestrators wait this long or longer between draining and
+stopping a server."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Missed arrivals that chance explains once in twenty: not yet a sign."""
+"""Missed arrivals that chance explains once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
-"""Averages the recent requests in flight."""
+"""Averages recent requests in flight."""
 
 RATE_SECONDS = 300.0
-"""Averages the arrival rate over time in use."""
+"""Averages arrivals in use."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""A silence is usual if this many recent ones were as long, and the server outlived them."""
+"""A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""Running requests have at least halved since the last admission, if any are left."""
+"""Running requests have at least halved since the last admission."""
 
 RUNNING_SHARE = 0.3
-"""Weight of one scrape: averages running requests over about three with admissions."""
+"""Weight of a scrape: averages about three with admissions."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server with few client aborts that aborts several requests at once while it drains was told to stop (SIGTERM with
---shutdown-timeout: vLLM 0.18 and later)."""
+"""Few client aborts before, and several at once while it drains: it was told to stop (SIGTERM with --shutdown-timeout:
+vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""After this long without polls or a route, its demand before the end is unknown."""
+"""After this long without polls or a route, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
-"""Requests finished, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
+"""Finished requests, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
 
 
 _FLAGS = ("known", "aborting", "_served")
@@ -59,7 +59,7 @@ _NUMBERS = (
     "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
     "_usual_s", "_canaries",
 )  # fmt: skip
-_LATER = ("_lately", "_step_s", "_blind_s")  # added later: older states lack them
+_LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 
 @dataclass(slots=True)
@@ -76,15 +76,15 @@ class Demand:
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_usual: float = 0.0  # averaged over the last admissions
+    _running_usual: float = 0.0  # at the last admissions
     _running: float = 0.0
-    _served: bool = False  # tokens were generated since the poll before
+    _served: bool = False  # tokens since the poll before
     _at_s: float | None = None
     _t: float | None = None  # Unix time of the last poll
     _usual_s: float = 0.0  # between polls
     _lately: float = 0.0  # in flight, averaged
     _step_s: float = 0.0  # between the last two answers
-    _blind_s: float = 0.0  # from the last answer to the first poll without one
+    _blind_s: float = 0.0  # from there to the first poll without one
     _canaries: float = 0.0  # not yet counted by vLLM
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
@@ -118,15 +118,13 @@ class Demand:
         return demand
 
     def missed(self, view: View) -> None:
-        """Record the first poll without an answer."""
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """Record `seconds` without a route to the server, which count as no polls."""
+        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:
-        """Record a poll with a reading."""
         passed_s, self.known = self._tick(view), True
         engines = reading.engines
         self._running = sum(each.requests_running or 0.0 for each in engines)
@@ -159,7 +157,7 @@ class Demand:
         self._silence(view.at_s, prompted, finished)
 
     def _tick(self, view: View) -> float | None:
-        """Return the seconds since the poll before; None if that time is unknown."""
+        """None: that time is unknown."""
         before, self._at_s = self._at_s, view.at_s
         before_t, self._t = self._t, view.observation.t
         if before is None or not view.known:
@@ -201,7 +199,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are the watcher's canaries. Without a prompt count, finishes stand for arrivals.
+        # Prompts to an idle engine are canaries. Without prompt counts, finishes stand for arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -212,7 +210,7 @@ class Demand:
 
     @property
     def usual_silence_s(self) -> float:
-        """Return the longest usual silence: it had its like, and service resumed."""
+        """The longest silence after which service resumed as usual."""
         if len(self._silences) < SILENCES_USUAL:
             return 0.0
         return sorted(self._silences)[-SILENCES_USUAL]
@@ -223,7 +221,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return requests in flight recently, if arrivals lasted until it went; else 0.
+        """Requests in flight recently, if arrivals lasted until it went; else 0.
 
         One poll meets few of them by chance. A drained server spends more than a poll interval without requests.
         """
@@ -233,7 +231,7 @@ class Demand:
 
     @property
     def drained(self) -> Evidence | None:
-        """Return evidence that its requests were moved away before it stopped, or None."""
+        """Return evidence that its requests were moved away."""
         if not self.known:
             return None
         if self.aborting:

@@ -1,7 +1,7 @@
 """Failed health checks, and whether tokens still flow. A helper of `engine_down`.
 
-A dead engine core generates nothing. If tokens flow while /health returns 503, users are served: something else is
-broken (the check, a proxy, a plugin), and a restart would cut them off.
+A dead engine core generates nothing. If tokens flow while /health returns 503, something else is broken (the check, a
+proxy, a plugin), and a restart would cut users off.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Health:
 
     failed_s: float | None = None  # the last failure, on the timeline; None: never
     failed_looks: int = 0
-    moving_looks: int = 0  # polls with new tokens, in this series
+    moving_looks: int = 0  # with new tokens
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
-    told_dead: bool = False  # reported as dead in this series
-    in_hand: float = 0.0  # requests running or waiting at the last scrape
+    told_dead: bool = False  # reported as dead
+    in_hand: float = 0.0  # running or waiting at the last scrape
     _tokens: float | None = None
 
     def look(self, view: View) -> None:
@@ -53,8 +53,7 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Return True if the engine core is dead: still for `looks` checks, and for `patience_s` with work if it served
-        meanwhile."""
+        """Still for `looks` checks; for `patience_s`, with work, if it served meanwhile."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks
@@ -64,5 +63,4 @@ class Health:
         return True
 
     def serves(self, looks: int) -> bool:
-        """Return True if tokens flow though the check fails."""
         return self.moving_looks >= looks

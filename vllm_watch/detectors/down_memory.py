@@ -1,8 +1,7 @@
-"""State of `engine_down` across restarts of the watcher: how the server was last seen, and its habits.
+"""State of `engine_down` across restarts of the watcher.
 
 A server that answered a minute ago and refuses now has gone; without this state it would count as starting, for half an
-hour. It went unobserved, perhaps on purpose together with the watcher: so it pages only if it is away for longer than
-it takes to start.
+hour. It went unobserved, perhaps on purpose with the watcher: so it pages only if it is away longer than a start takes.
 """
 
 from collections import deque
@@ -22,25 +21,25 @@ STATE_VERSION = 1
 """Format of the stored state; others are ignored."""
 
 AWAY_SECONDS_MAX = 600.0
-"""After a longer absence the watcher knows nothing of a server that refuses: it may have been stopped, moved or scaled
-to zero. Updates and restarts of the watcher take less."""
+"""Later, a server that refuses may have been stopped, moved or scaled to zero. Updates and restarts of the watcher take
+less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Bound of learnt absences: a week covers a weekend."""
+"""A week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
 """Older events say little about today's server."""
 
 OF_ADDRESS = ("earlier",)
-"""State that holds only for the server's address."""
+"""It holds only for the server's address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")
 
 
 def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the detector's variables `of` as plain values."""
+    """Return the variables `of` as plain values."""
     run = of["_run"]
     return {
         "version": STATE_VERSION,
@@ -58,7 +57,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
-    """Return the detector's variables, `away_seconds` after they were kept. Raises one of stored.DAMAGE."""
+    """Return the variables. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
     variables["_earlier"] = Earlier.restored(state.get("earlier"))  # absent in older states
     demand = Demand.restored(stored.mapping(state["demand"]))
@@ -75,12 +74,12 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # if it is gone now, it went unobserved
+        demand.known = False  # it went unobserved, if it is gone
     return variables | followed
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return the state that holds for a day and for all servers of a group. Raises one of stored.DAMAGE."""
+    """Return those for a day and for all servers of a group. Raises one of stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

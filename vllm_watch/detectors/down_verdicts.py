@@ -1,4 +1,4 @@
-"""Verdicts on a silent server that need only the observation. A helper of `engine_down`."""
+"""Verdicts on a silent server. A helper of `engine_down`."""
 
 from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
@@ -18,12 +18,12 @@ NEEDS = Needs(
 
 
 def unknown(summary: str) -> Verdict:
-    """Return a verdict without a judgement."""
+    """Not judged yet."""
     return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """It has refused since the first poll: it is starting; later a ticket."""
+    """It has always refused: it is starting, later a ticket."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """It was reported dead, and a token moved."""
+    """It was called dead, and a token moved."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -76,7 +76,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """/health failed at this many scrapes in a row. `needs_hands`: a restart does not cure the GPU."""
+    """`needs_hands`: a restart does not cure the GPU."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

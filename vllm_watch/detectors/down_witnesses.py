@@ -1,4 +1,4 @@
-"""How a server is silent, and other evidence for or against a crash. A helper of `engine_down`."""
+"""How a server is silent, and other evidence of a crash. A helper of `engine_down`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +10,27 @@ from vllm_watch.signals.loading import Loading
 from vllm_watch.support.counts import requests
 
 _GATEWAY = frozenset((502, 503, 504))
-"""A proxy's status for a missing server; vLLM itself returns 503 on every path while it scales elastically. Its own
-/metrics fails with 500."""
+"""A proxy's status for a missing server; vLLM itself returns 503 on every path while it scales elastically, and 500 for
+a failed /metrics."""
 
 SCALING_SECONDS = 600.0
-"""vLLM grants requests in flight two minutes before it scales (`drain_timeout`), then moves ranks in seconds to
-minutes. After a failure it returns 503 forever."""
+"""vLLM drains requests for two minutes before it scales (`drain_timeout`), then moves ranks in seconds to minutes.
+After a failure it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A failed health check this long before the silence belongs to it."""
+"""A health check that failed this long before belongs to the silence."""
 
 BUSY_WAITING = 300.0
-"""Waiting requests from which one event loop answers everything late, /metrics too."""
+"""Waiting requests that make one event loop late, for /metrics too."""
 
 BUSY_FDS = 500.0
-"""Open connections from which it does, as with BUSY_WAITING."""
+"""Open connections that make one event loop late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""An idle API server answers /metrics within 30 ms; this slow, it was busy."""
+"""An idle API server answers /metrics within 30 ms."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""Accepted connections without a response, until the server counts as hung. A single one, before or among failures to
-connect, may be a route that breaks during a response."""
+"""A single accepted connection without a response, before or among failures to connect, may be a route that breaks."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -43,19 +42,19 @@ class Run:
 
     began_s: float  # the first
     looks: int = 0
-    mute: int = 0  # the last in a row without any response
+    mute: int = 0  # last in a row without a response
     refused: int = 0
     mute_s: float = 0.0  # the first of `mute`
-    silent: int = 0  # of `mute`: with an accepted connection
-    held: int = 0  # of `silent`: kept open, not closed at once
+    silent: int = 0  # with an accepted connection
+    held: int = 0  # kept open, not closed at once
     said: str = ""  # the newest error
     told_to_end: bool = False  # its process outlived the closed port
     unused: bool = False  # it went (almost) unused, or drained
-    reached_again: bool = False  # it began after polls without a route
+    reached_again: bool = False  # it began without a route
 
     def hear(self, call: Call, at_s: float) -> bool:
-        """Add one; return True if there was no response at all."""
-        if self._is_reached_again(call):  # its start of refusing was not observed
+        """Return True if there was no response at all."""
+        if self._is_reached_again(call):  # the start of its refusals is unknown
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = call.error or call.outcome
@@ -71,23 +70,23 @@ class Run:
         return True
 
     def _is_reached_again(self, call: Call) -> bool:
-        """Return True if it refuses after polls without a route only."""
+        """It refuses after polls without a route only."""
         unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
         return unreached and call.outcome == "refused"
 
     @property
     def hangs(self) -> bool:
-        """Return True if it accepts connections without a response, or did until its backlog was full."""
+        """Accepts connections without a response, or did until its backlog was full."""
         return self.silent >= ACCEPTED_LOOKS_MIN
 
     @property
     def is_held(self) -> bool:
-        """Return True if connections stay open, as with a hang. A proxy without a server closes them at once."""
+        """Connections stay open. A proxy without a server closes them at once."""
         return self.held > 0 and self.held == self.silent
 
 
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
-    """Return True if it was so busy at this answer that the next may be late."""
+    """Return True if it may be late with the next answers."""
     return (
         waiting >= BUSY_WAITING
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
@@ -107,13 +106,13 @@ def healthy(health: Call | None) -> bool:
 
 
 def health_failed(looks: int) -> Evidence:
-    """Return evidence that /health reported a dead engine core at this many scrapes in a row."""
+    """/health reported a dead engine core."""
     text = f"/health failed {looks} times in a row"
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s`: the last failed health check."""
+    """Evidence of an unintended end. `dead_s`: the last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health said that the engine core is dead, just before"
@@ -132,7 +131,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a start slower than usual. `began_s`: the first poll without an answer."""
+    """`began_s`: the first poll without an answer."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -144,7 +143,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash that a restart cures. `at_work`: it was, whatever the last poll met."""
+    """Describe a crash that a restart cures. `at_work`: it was."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
@@ -154,7 +153,7 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
 
 
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
-    """Describe a crash loop: `starts` in a row never answered, or its `lives` were short."""
+    """Describe a crash loop: starts without an answer, or short `lives`."""
     if loading.attempts >= starts:
         return f"started {loading.attempts} times and never answered"
     last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
@@ -162,7 +161,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """Return evidence of an engine core that outlived its server: no start succeeds without its memory."""
+    """No start succeeds without the memory of an engine core that outlived its server."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -183,7 +182,7 @@ def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
 
 
 def turned_away(observation: Observation) -> bool:
-    """Return True if both /metrics and /health return a proxy's status for a missing server."""
+    """Return True if /metrics and /health return a proxy's status for a missing server."""
     health = observation.health
     return observation.scrape.status in _GATEWAY and (health is None or health.status in _GATEWAY)
 

@@ -1,8 +1,8 @@
 """A server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
 
-Silence is judged by its kind. vLLM's API server exits when its engine core dies, so a crash is a port that refuses. It
+The kind of silence decides. vLLM's API server exits when its engine core dies, so a crash is a port that refuses. It
 also refuses while loading, for up to 20 minutes, so a server that never answered is starting. A stopped server, or one
-with a blocked event loop, accepts connections without a response; for some seconds so does one with thousands of
+with a blocked event loop, accepts connections without a response; so does, for some seconds, one with thousands of
 waiting requests.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
@@ -36,12 +36,12 @@ from vllm_watch.signals.loading import START_SECONDS, Loading
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""After its engine core's death a server exits within seconds; until then its /metrics lacks the engine, so missing
-data proves nothing."""
+"""A server exits within seconds of its engine core's death; until then /metrics lacks the engine, which proves
+nothing."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""A crash that cut off this many requests harmed users; below, the server was (nearly) idle."""
+"""Users were harmed if this many were cut off."""
 
 
 class Detector:
@@ -51,8 +51,8 @@ class Detector:
         self._settings = settings
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
-        self._answered_s: float | None = None  # the last poll with an answer; None: never
-        self._engines_s = float("-inf")  # the last poll of /metrics with an engine
+        self._answered_s: float | None = None  # None: never
+        self._engines_s = float("-inf")  # last /metrics with an engine
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -61,10 +61,10 @@ class Detector:
         self._busy = False
         self._health = Health()
         self._share = Share()
-        self._crashed = False  # the current silence was reported as a crash
+        self._crashed = False  # this silence was reported as a crash
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._away_s = 0.0  # the longest absence that began unused and ended by itself
+        self._away_s = 0.0  # longest that began unused and ended by itself
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -121,7 +121,6 @@ class Detector:
         return Verdict(state=CLEAR, kind=KIND)
 
     def _end_of(self, run: Run, view: View) -> None:
-        """Learn from a silence that has ended."""
         lasted_s = view.at_s - run.began_s
         if run.refused:
             self._up_since_s = view.at_s
@@ -154,7 +153,6 @@ class Detector:
         return unknown(f"/metrics cannot be read: {run.said}")
 
     def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
-        """Add a poll; return True if there was no response at all."""
         began_s, mute = run.began_s, run.hear(call, at_s)
         if self._demand.drained is None and not self._is_idle():
             self._demand.unseen(run.began_s - began_s)
@@ -191,15 +189,14 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """Return how long a server that refuses may take to start; after a long unobserved time, as for an unknown
-        one."""
+        """How long it may take to start; after a long unobserved time, as for an unknown server."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
         return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
-        """It was stopped on purpose: a ticket if it is away for longer than a start takes."""
+        """Stopped on purpose: a ticket if it is away longer than a start takes."""
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -228,7 +225,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first life began unobserved, or was long: only lives after a crash count.
+        # The first life began unobserved, or was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -266,7 +263,7 @@ class Detector:
         )
 
     def _is_idle(self) -> bool:
-        """Return True if it was unused long enough for an autoscaler to take it."""
+        """Unused long enough for an autoscaler to take it."""
         demand, enough_s = self._demand, self._settings.idle_seconds
         if not self._away_s:
             enough_s = max(enough_s, demand.usual_silence_s)
@@ -326,7 +323,7 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """This run of the watcher has seen no answer; use what an earlier run knew."""
+        """No answer to this run of the watcher; use what an earlier one knew."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

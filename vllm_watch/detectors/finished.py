@@ -1,4 +1,4 @@
-"""Recent requests: length of finished ones, preemptions, prompt lengths. A helper of `throughput_collapse`.
+"""Lengths and preemptions of recent requests. A helper of `throughput_collapse`.
 
 If the requests have changed, the engine has not.
 """
@@ -12,26 +12,26 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""Finished requests needed for a mean length: the first to finish were nearly done."""
+"""For a mean length: the first requests to finish were nearly done."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Of late finishers fewer suffice, as all are of today's kind."""
+"""Late finishers are all of today's kind, so fewer suffice."""
 
 LATE_LIVES = 2.0
-"""A request from before the trouble has left after this many usual times in the engine."""
+"""Earlier requests have left after this many usual times in the engine."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of that time: requests may be preempted, and steps may be longer."""
+"""Bounds of that: preemptions and longer steps delay them."""
 
 PREEMPTED_MIN = 0.5
-"""Remainder of one preemption after LENGTH_HALF_SECONDS."""
+"""Rest of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""Prompts this many times as long as whole requests were are unusual."""
+"""Times a whole request's usual length."""
 
 
 class Finished:
-    """Lengths and preemptions of recently finished requests."""
+    """Recently finished requests."""
 
     def __init__(self) -> None:
         self._requests = self._tokens = self._preempted = 0.0
@@ -49,7 +49,7 @@ class Finished:
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
     def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
-        """Return the mean prompt and output tokens of a request; None while too few finished."""
+        """Mean prompt and output tokens; None while too few finished."""
         return self._tokens / self._requests if self._requests >= at_least else None
 
     @property
@@ -58,17 +58,16 @@ class Finished:
 
     @property
     def preempted_share(self) -> float | None:
-        """Return preemptions per finished request; None if none finished."""
         return self._preempted / self._requests if self._requests > 0.0 else None
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return how long after the trouble began its requests finish. `life_seconds`: usual time of a request."""
+    """Time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 
 class LongPrompts:
-    """Recent prompts far longer than requests were when fresh."""
+    """Recent prompts far longer than fresh requests."""
 
     def __init__(self) -> None:
         self.tokens = 0.0  # of all of them
@@ -81,7 +80,7 @@ class LongPrompts:
         self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        """Add a block. `request_tokens`: of a request when fresh."""
+        """`request_tokens`: of a request when fresh."""
         keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
         if not block.prompts or block.prompted is None or request_tokens is None:
@@ -93,5 +92,4 @@ class LongPrompts:
 
     @property
     def each(self) -> float:
-        """Return their mean tokens; 0 if none."""
         return self.tokens / self._prompts if self._prompts > 0.0 else 0.0

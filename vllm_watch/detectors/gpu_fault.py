@@ -1,7 +1,7 @@
-"""A broken GPU, or one whose driver reports errors: lost from the bus, an Xid error, memory errors.
+"""A broken GPU: lost from the bus, an Xid error, memory errors.
 
-`signals.xid` holds each code's remedy, urgency, and whether a restart of the engine cures it; without a cure none is
-advised. Throttling is not a fault but evidence of a collapse.
+`signals.xid` holds each code's remedy and urgency, and if a restart cures it; else none is advised. Throttling is
+evidence of a collapse instead.
 
 Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
 """
@@ -27,13 +27,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """An unlisted GPU that does not report itself lost must be missing this often."""
+    """For a GPU that is missing from the list without an error."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid is reported once. Its consequences (a crash, more codes) follow within a minute."""
+    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Memory errors come in bursts: within five minutes they are one problem."""
+    """Memory errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
@@ -52,11 +52,9 @@ class _Finding:
 
 @dataclass(slots=True)
 class _Seen:
-    """State of one GPU."""
-
-    xids: dict[int, float]  # code → when it was last listed
+    xids: dict[int, float]  # code → last listed
     ecc: int | None = None
-    ecc_grown: tuple[float, int] | None = None  # when it last grew, and by how much
+    ecc_grown: tuple[float, int] | None = None  # when it last grew, by how much
     engine: bool | None = None  # vLLM runs on it
 
 
@@ -128,13 +126,13 @@ class HostDetector:
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
         used = bool(view.servers) and (seen is None or seen.engine is not False)
-        # A GPU without a watched engine affects no users tonight.
+        # A GPU without a watched engine affects no users.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived it. Only servers known to run on that GPU alone count: another may be down
-        # for reasons of its own.
+        # A server that answers has survived it. Only servers on that GPU alone count: others may be down for their own
+        # reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""
@@ -152,7 +150,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Findings reported per host: more is not readable; metrics have the rest."""
+"""More findings per host are not readable; metrics have the rest."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

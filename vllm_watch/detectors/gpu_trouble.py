@@ -1,4 +1,4 @@
-"""GPU evidence when an engine stops: a lost GPU, or a driver error code. A witness for detectors; `gpu_fault` judges."""
+"""GPU trouble when an engine stops: a lost GPU or a driver error code. Evidence; `gpu_fault` judges."""
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.gpu import GpuSample
@@ -7,7 +7,7 @@ from vllm_watch.signals.gpu_roster import GpuRoster
 
 
 class GpuTrouble:
-    """Follows the host's GPUs on which a server runs or may run."""
+    """Follows the host's GPUs on which a server may run."""
 
     def __init__(self) -> None:
         self._roster = GpuRoster()
@@ -17,12 +17,11 @@ class GpuTrouble:
         self.xids: tuple[int, ...] = ()  # codes the driver reports now
 
     def look(self, view: View) -> None:
-        """Add a poll; without a GPU reading nothing changes."""
         gpus, others = view.observation.gpus, view.around.others_gpus
         if gpus is None or (gpus is self._gpus and others == self._others):
             return  # polled less often than engines
         self._gpus, self._others = gpus, others
-        # All of the host: a GPU found to be another server's is not lost.
+        # Of the whole host: a GPU found to be another server's is not lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
         self.xids = tuple(
@@ -31,17 +30,16 @@ class GpuTrouble:
 
     @property
     def needs_hands(self) -> bool:
-        """Return True if a restart does not cure it: a GPU is lost or must be reset."""
+        """A GPU is lost or must be reset: a restart does not cure it."""
         return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Return the trouble as evidence: at most one."""
         return (Evidence(name="gpu_trouble", value=self.text, text=self.text),) if self.text else ()
 
     @property
     def text(self) -> str:
-        """Return the trouble as text; empty if none."""
+        """Return text; empty without trouble."""
         said = []
         if self.lost:
             said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")

@@ -1,12 +1,11 @@
 """A memory leak of the API server, which ends with the kernel killing it.
 
-Every server grows after its start, while caches and pools fill, and then levels off. A leak keeps its pace: so the
-growth of three equal parts of half an hour is compared.
+Servers grow while caches and pools fill, then level off; a leak keeps its pace: so the growth of three parts of half an
+hour is compared.
 
-New connections may explain growth. Their end is not growth: the allocator keeps memory that was attributed to a queue.
+New connections may explain growth. Their end does not shrink it: the allocator keeps a queue's memory.
 
-A restart is advised only for a gain: after growth that no cache of vLLM's explains, and a day before memory may be
-full.
+A restart must pay: growth that vLLM's caches do not explain, with memory for less than a day.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
 Runbook: docs/detectors/host_memory_growth.md.
@@ -47,60 +46,60 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Long enough to see growth slow down that levels off within hours."""
+    """Long enough to see growth slow that levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Over the window. Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
+    """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
+    """Of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """The last part must grow by this share of the first; growth with a time constant under two hours falls below.
-    Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
+    """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
+    filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Each third must hold this share of the growth: a single jump is not a leak."""
+    """Share of each third: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """The finding ends when the slope falls below this share of that when it last fired."""
+    """Slope ÷ that when it last fired: below, the finding ends."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """A server of images, audio or video may fill this much: vLLM gives its multi-modal cache 4 GiB in each process
+    """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
     (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty it."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """Minimum memory that a restart frees: some hundred MiB are not worth aborted requests."""
+    """A restart must free this: some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """A restart is advised if memory lasts no longer: most services have a quiet hour once a day."""
+    """Advised if memory lasts no longer: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed limit, as the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
-    (L4, A10) begin at 16 to 32 GiB. A process above half of it may double."""
+    """Assumed, as the host's memory and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of it may double."""
 
 
 BIN_SECONDS = 60.0
-"""The minimum of each minute counts: momentary needs of requests are not growth."""
+"""Each minute's minimum counts: momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Share of the window's minutes that must have been seen."""
+"""Minutes of the window that must have been seen."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""One more open connection may explain this: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
+"""Explained by one more open connection: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""Minutes whose median represents one edge of a part."""
+"""The edge of a part is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""A server allocates lasting memory this long after its start."""
+"""Until then a server allocates lasting memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
     number: int  # on the timeline
-    bytes: float  # minimum of the minute
-    fds: float  # maximum of the minute
+    bytes: float  # minimum
+    fds: float  # maximum
 
 
 class Detector:
@@ -113,10 +112,10 @@ class Detector:
         self._started: float | None = None  # of the process
         self._first: _Minute | None = None  # first seen of this process
         self._fds_most = 0.0  # since then
-        self._media: bool | None = None  # whether it served images, audio or video; None: unknown
+        self._media: bool | None = None  # it served images, audio or video; None: unknown
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
         self._slope = 0.0  # bytes per second, when it last fired
-        self._advised = False  # of a restart; holds until the finding ends
+        self._advised = False  # of a restart, until the finding ends
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -154,7 +153,7 @@ class Detector:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the minutes seen; the first scrape of another process drops them."""
+        """The first scrape of another process drops the minutes."""
         stored.version(state, STATE_VERSION)
         started, slope = stored.number_or_none(state["started"]), stored.number(state["slope"], 0.0)
         minutes = [_minute(each) for each in state["minutes"]]
@@ -188,7 +187,6 @@ class Detector:
             self._least = _Minute(number, min(value, least.bytes), max(fds, least.fds))
 
     def _judge(self) -> None:
-        """Judge once a minute."""
         whole = int(self._settings.window_seconds / BIN_SECONDS)
         last = self._minutes[-1].number
         while self._minutes[0].number < last - whole:
@@ -206,7 +204,7 @@ class Detector:
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
         elif self._slope:
-            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, but still growing
+            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, but growing
         else:
             self._verdict = Verdict(state=CLEAR, kind=KIND)
 
@@ -267,14 +265,14 @@ class Detector:
         )
 
     def _grown_since_first(self) -> float:
-        """Return bytes since this process was first seen, less what connections may explain."""
+        """Bytes less what connections may explain."""
         first, last = self._first, self._minutes[-1]
         if first is None:
             return 0.0
         return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
-        """Return why a restart gains nothing, or nothing yet."""
+        """Why a restart gains nothing, or nothing yet."""
         settings = self._settings
         needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
         if self._media is not False:
@@ -304,17 +302,16 @@ def _minute(state: Any) -> _Minute:
 
 
 def _serves_media(reading: Reading) -> bool | None:
-    """Return True if its multi-modal cache was queried; None if unknown."""
+    """Was its multi-modal cache queried? None: unknown."""
     asked = [each.mm_cache_queries for each in reading.engines]
     known = [count for count in asked if count is not None]
     return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Return the growth in each third (`third` minutes) of the window, from medians at its edges.
+    """Return the growth of each third, from medians at its edges.
 
-    Connections explain it beyond their earlier peak in this window. That peak never falls: memory left by a queue is
-    not growth.
+    Connections beyond their earlier peak explain it. The peak never falls: memory left by a queue is not growth.
     """
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)

@@ -1,7 +1,7 @@
-"""Inputs that each detector needs or benefits from, compared with those of a target.
+"""Inputs that detectors need or benefit from, against those of a target.
 
 Without a need a detector is blind; without an optional input it sees partly, and reports the loss. Detectors declare
-`NEEDS` (default: none), by the names in `signals.inputs`.
+`NEEDS`, by names of `signals.inputs`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Inputs of which one suffices, and a text of the loss without any."""
+    """Inputs of which one suffices, and the loss without any."""
 
     any_of: tuple[str, ...]
     without: str
@@ -33,14 +33,14 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """Return the needs by slug."""
+    """Return all by slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """Return how well a detector with these needs sees on this target."""
+    """Return how well a detector sees on this target."""
     lost = [need for need in needs.must if _lost(need, inputs)]
     if lost and inputs.why_not is not None:
         return Sight("blind", inputs.why_not)
@@ -53,12 +53,12 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Return True if the last poll carried enough to report health."""
+    """The last poll carried enough to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
 def _lost(need: Need, inputs: Inputs) -> bool | None:
-    """Return True if all of its inputs are missing; None: too early."""
+    """All inputs are missing; None: too early."""
     said = [inputs.missing(name, None) for name in need.any_of]
     if False in said:
         return False
@@ -66,7 +66,7 @@ def _lost(need: Need, inputs: Inputs) -> bool | None:
 
 
 def _text(lost: Sequence[Need], inputs: Inputs) -> str:
-    """Return every missing input once, the loss, and the remedy."""
+    """Each missing input once, the loss, and the remedy."""
     said, fixes = [], []
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)
@@ -76,7 +76,6 @@ def _text(lost: Sequence[Need], inputs: Inputs) -> str:
 
 
 def _where(need: Need, inputs: Inputs) -> str:
-    """Return which of several engines lack it."""
     engines = inputs.engines
     without = [e for e in engines if all(inputs.missing(name, e) for name in need.any_of)]
     if 0 < len(without) < len(engines):
@@ -85,10 +84,10 @@ def _where(need: Need, inputs: Inputs) -> str:
 
 
 class Sights:
-    """How well each detector of one target sees; recomputed only when inputs change."""
+    """How well each detector of one target sees."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
-        """`slugs`: the detectors; None: all, host detectors included."""
+        """None: all, host detectors included."""
         known = needs_of_all()
         self._needs = {
             each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
@@ -107,16 +106,15 @@ class Sights:
 
     @property
     def known(self) -> dict[str, Sight]:
-        """Return it by detector."""
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Without its needs a detector cannot report health, nor call an engine unhealthy."""
+        """Withdraw judgements of a detector without its needs."""
         if not self._needs[slug].must:
             return verdicts
         return [
             verdict
-            # A verdict on the server may rest on the missing input itself: a lost GPU.
+            # A missing input may itself be the finding: a lost GPU.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

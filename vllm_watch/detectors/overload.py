@@ -1,4 +1,4 @@
-"""A lasting queue: more work than the engine can do, or requests held up by something other than capacity.
+"""A lasting queue: more work than the engine can do, or requests held up otherwise.
 
 Source: vLLM's advice on `num_requests_waiting`; a queue is an incident only if it lasts. Runbook:
 docs/detectors/overload.md
@@ -33,27 +33,27 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""A queue followed when the watcher stopped is the same queue for this long."""
+"""After a restart of the watcher, the queue is the same for this long."""
 
 RATE_SECONDS = 60.0
-"""Averages the rate at which requests finish."""
+"""Averages the rate of finishes."""
 
 USUAL_SECONDS = 3600.0
-"""Averages the usual rate while requests run: after an idle time a minute's rate is too uncertain."""
+"""Averages the usual rate in use: a minute's is uncertain after an idle time."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A queue also lasts if, at the pace of a minute, it would take ten more to drain."""
+"""A shrinking queue lasts if, at the pace of a minute, it needs ten more to drain."""
 
 DRAIN_SHARE = 0.3
-"""It is over when the queue needs only this share of the delay that began it."""
+"""It ends when the queue needs only this share of the delay."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Requests deferred at every scrape for this long, at least this many, and this multiple of the usual: a grammar
-compiles in seconds, and vLLM's clients give up within two minutes."""
+"""Requests deferred at every scrape, this many and this multiple of the usual: a grammar compiles in seconds, and
+vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""The usual number is known after this time."""
+"""Time to know the usual number."""
 
 PAUSED_SECONDS = 600.0
 """Weight updates take minutes (stall_settings.operation_seconds)."""
@@ -66,10 +66,10 @@ class Settings(BaseModel):
 
     delay_seconds: float = Field(default=45.0, gt=0)
     """Wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond the effect
-    of bursts on an engine that is large enough on average."""
+    of bursts on a sufficient engine."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """The delay must last this long without a shrinking queue: a burst ends before an operator could act."""
+    """Duration without a shrinking queue: a burst ends before an operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -95,11 +95,11 @@ class EngineJudge:
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
-        self._fired = False  # before the watcher's restart, until the first block
+        self._fired = False  # before the watcher's restart
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def update(self, look: EngineLook) -> Verdict:
-        """Judge a poll; the verdict changes only at the end of a block."""
+        """The verdict changes only at the end of a block."""
         if not look.known:
             self._since_s = self._paused_s = None
             self._deferred.clear()
@@ -115,7 +115,7 @@ class EngineJudge:
         return self.verdict
 
     def _follow(self, look: EngineLook) -> None:
-        """Identify the process and the size of its cache."""
+        """Identify the process and its cache size."""
         sample, last = look.sample, self._last
         if last is not None and began_anew(last, sample):
             self._running_peak = self._step_tokens_peak = 0.0
@@ -125,7 +125,7 @@ class EngineJudge:
         self._last, self._cache_tokens = sample, tokens or self._cache_tokens
 
     def _paused(self, look: EngineLook) -> Verdict | None:
-        """Return a verdict if requests wait for the end of a lasting pause."""
+        """Requests wait for the end of a lasting pause."""
         count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
         if not look.paused or not count:
             self._paused_s = None
@@ -154,7 +154,7 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """Return how many requests have long been deferred; None: no more than usual."""
+        """Requests long deferred; None: no more than usual."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -175,7 +175,7 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the queue only if it cannot have drained and filled again meanwhile."""
+        """Restore the queue if it cannot have drained and filled meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
@@ -195,7 +195,7 @@ class EngineJudge:
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if block.waiting and not block.running:
-            # No request is served: more replicas do not help this queue.
+            # No request is served: more replicas do not help.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None
@@ -217,14 +217,14 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """Return True if the queue does not shrink, or too slowly."""
+        """The queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
         return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
-        """Return the seconds to drain the queue at the usual rate; None if unknown."""
+        """Seconds to drain the queue at the usual rate; None if unknown."""
         if not block.waiting:
             delay: float | None = 0.0
         else:
@@ -275,14 +275,14 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine, and one for the API server in front of them."""
+    """One judge per engine, and one for the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))
         self._api = ApiServer(KIND)
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """See `PerEngine.update`; the server's verdict comes last."""
+        """The server's verdict comes last."""
         return [*super().update(view), *self._api.update(view)]
 
     def export_state(self, at_s: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Causes of a lasting queue. vLLM admits a request when a slot, pages and step tokens are free. Pure.
+"""Causes of a lasting queue. Pure.
 
-With all three free a replica would not shorten the queue.
+vLLM admits a request when a slot, pages and step tokens are free; if all are, a replica does not help.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""A cache below this share of the previous one lost memory beyond the usual scatter of starts."""
+"""A cache that shrank below this share lost memory beyond the usual scatter of starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class Queue:
     usage: float  # share of the KV cache
     step_tokens: float | None  # mean per step
     step_tokens_peak: float
-    deferred: float | None  # waiting requests, not for capacity
-    awaiting: float = 0.0  # of `deferred`: for KV from elsewhere
+    deferred: float | None  # not waiting for capacity
+    awaiting: float = 0.0  # those waiting for KV from elsewhere
     awaited: float = 0.0  # upper bound of their share of the cache
-    cache_ratio: float | None = None  # cache size ÷ the previous process's
-    length_ratio: float | None = None  # finished requests ÷ the usual ones
+    cache_ratio: float | None = None  # ÷ the previous process's
+    length_ratio: float | None = None  # finished requests ÷ usual ones
 
 
 def of_queue(queue: Queue) -> Cause:
@@ -52,7 +52,7 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """Something other than capacity holds them up."""
+    """They do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 

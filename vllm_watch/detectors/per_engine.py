@@ -1,4 +1,4 @@
-"""Base of detectors that judge each engine of a server alone, with one judge per engine."""
+"""Base of detectors that judge each engine of a server alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -18,7 +18,7 @@ class EngineLook:
     """One poll of one engine."""
 
     at_s: float
-    known: bool  # False: the time since the last reading is unknown; start over
+    known: bool  # False: the time since the last reading is unknown
     sample: EngineSample
     gpus: Sequence[GpuSample] | None  # the server's, if seen
     engines: int  # of the server that answered
@@ -45,8 +45,8 @@ STATE_VERSION = 2
 """Format of the stored state; others are ignored."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""A process's learnt state is valid this long without the watcher. Later, another time of day has another mix of
-requests; a minute of work measures it again."""
+"""Learnt state is valid this long without the watcher: later, another time of day has another mix of requests, and a
+minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
@@ -57,13 +57,13 @@ class PerEngine(Generic[J]):
         self._kind = kind
         self._make = make
         self._judges: dict[str, J] = {}
-        self._known = True  # False: the time since the last reading is unknown
+        self._known = True  # as in EngineLook
         self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
         self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """See `detectors.base.Remembers`. Until the server answers, restored state is kept."""
+        """Until the server answers, restored state is kept."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),
@@ -83,7 +83,7 @@ class PerEngine(Generic[J]):
         self._kept, self._kept_at_s = dict(engines), at_s
 
     def _new_judge(self, view: View, sample: EngineSample, server: ServerSample) -> J:
-        """Return a new judge, restored if this very process was judged recently."""
+        """Restored if this very process was judged recently."""
         judge, state = self._make(sample.engine), self._kept.pop(sample.engine, None)
         if state is None:
             return judge
@@ -98,7 +98,7 @@ class PerEngine(Generic[J]):
         return self._judges
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Judge every engine; without a reading all are unknown."""
+        """Without a reading all are unknown."""
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
@@ -127,5 +127,5 @@ class PerEngine(Generic[J]):
             )
             verdicts.append(judge.update(look))
         if reading.engines:
-            self._kept.clear()  # of engines this server no longer has
+            self._kept.clear()  # of engines that are gone
         return verdicts

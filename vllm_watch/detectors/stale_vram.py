@@ -1,7 +1,7 @@
-"""GPU memory held by a process that no longer uses it: a warning that names the holder.
+"""GPU memory held without use: a warning that names the holder.
 
 The next start of an engine fails on it ("free memory is less than desired") without a name. `signals.holders` judges
-holders and staleness; here they become one incident, with the affected engine.
+staleness; here it becomes one incident, with the affected engine.
 
 Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
 """
@@ -23,38 +23,38 @@ NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or all: half divides the two. If
-it was never seen awake, nine tenths of a GPU are assumed."""
+"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or all. If never seen awake, nine
+tenths of a GPU are assumed."""
 
 
 class Settings(BaseModel):
-    """What deserves a warning, and when."""
+    """Minimum size and time of a warning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context alone takes 300 to 600 MiB; less does not keep an engine from starting."""
+    """A context alone takes 300 to 600 MiB; less blocks no start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """An ended process frees 100 GiB within seconds; a slow driver needs some more."""
+    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """In state D without a break: slow disks and network file systems take less."""
+    """Without a break in state D: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """A worker whose parent died exits by itself within 40 s if it can."""
+    """A worker exits within 40 s of its parent's death if it can."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """A user who reads, thinks or talks comes back sooner."""
+    """Users who read, think or talk come back sooner."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """A debugging session has ended or resumed by then."""
+    """A debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """An exiting process's memory has no owner for some seconds."""
+    """An exiting process's memory has no owner for seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
     """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
@@ -81,7 +81,6 @@ class HostDetector:
         return self._firing(view, found)
 
     def _found(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """Return stale holders, the largest first."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         seen = set()
         for each in view.holders:
@@ -97,7 +96,7 @@ class HostDetector:
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """Return memory that sleeping engines hold on their own GPUs, the largest first."""
+        """Memory that sleeping engines hold on their own GPUs."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         for each in view.holders:
             uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
@@ -108,7 +107,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # The maximum of this process: memory may be freed before a scrape reports sleep.
+                # The maximum: memory may be freed before a scrape reports sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
@@ -151,7 +150,7 @@ class HostDetector:
 
 
 def _hurts(view: HostView, uuid: str) -> str:
-    """Return text, after a comma, that names the servers on that GPU, now or before; "" if none is known."""
+    """Text that names the servers on that GPU, now or before."""
     using = view.using(uuid)
     up = [
         f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name
@@ -159,12 +158,12 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # its processes there may be the stale ones
+    names = ", ".join(each.name for each in using)  # its processes may be stale
     return f", which {names} used when last scraped" if using else ""
 
 
 EVIDENCE_MAX = 8
-"""Holders named in one incident: one per GPU of a host."""
+"""Holders per incident: one per GPU of a host."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

@@ -1,8 +1,7 @@
 """Ranks that step together: which one holds the others up. A restart is of all or none.
 
 In data and expert parallelism every step is a collective. A stopped rank stops those with work and may itself seem
-idle; stalled ranks are mostly victims. On a host the process state distinguishes them: stopped (T) by a signal or
-debugger.
+idle; stalled ranks are mostly victims. On a host the process state tells: stopped (T) by a signal or debugger.
 """
 
 from collections.abc import Sequence
@@ -16,22 +15,22 @@ STOPPED_SECONDS = 20.0
 """A debugger that takes a stack stops a process for a second or two."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""A stopped rank stalls the others, which are reported after eight seconds: report it no later."""
+"""The others are reported after eight seconds: report a stopped rank no later."""
 
 IN_USE_SECONDS = 60.0
-"""A rank active this recently before it was stopped is needed: its users wait outside."""
+"""A rank active this recently before its stop is needed: users wait outside."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
 
 class Ranks:
-    """One target, which may have several engines; other ranks as given."""
+    """Follows one target, which may have several engines."""
 
     def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}  # engine → when its process was first seen stopped
+        self._since_s: dict[str, float] = {}  # engine → first seen stopped
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Return the verdicts: on the stopped rank, on those that wait for it, and where no single restart helps."""
+        """Blame the stopped rank, mark those that wait, and withdraw single restarts."""
         stopped = self._stopped(view)
         culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
         found = []
@@ -45,7 +44,7 @@ class Ranks:
         return found
 
     def _stopped(self, view: View) -> dict[str, str]:
-        """Return engine → text of its process that has been stopped for a while."""
+        """Return engine → text of its stopped process."""
         if view.observation.cpu is None:
             return {}
         seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
@@ -66,7 +65,7 @@ class Ranks:
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
-        # Gauges keep their last step's values: an engine stopped between two requests reads idle.
+        # Gauges keep their last values: an engine stopped between requests reads idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
@@ -88,7 +87,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Withdraw a restart of one rank of several: the others would wait for it forever."""
+    """The others would wait forever for a single rank restarted."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

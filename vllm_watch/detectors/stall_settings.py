@@ -15,7 +15,7 @@ class Settings(BaseModel):
     (a LoRA adapter from disk, a garbage collection, a busy host)."""
 
     notice_one_request_seconds: float = Field(20.0, gt=0)
-    """A single request is one source only; with another (connections pile up, no GPU computes) it counts as several."""
+    """A single request is one source; with another (connections pile up, no GPU computes) it counts as several."""
 
     notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
     """Without a step counter (before 0.6.4) progress shows late: a whole prefill is one step."""
@@ -24,21 +24,21 @@ class Settings(BaseModel):
     """While an engine warms up, kernels are compiled shape by shape, some for half a minute."""
 
     notice_waiting_seconds: float = Field(60.0, gt=0)
-    """None running, some waiting: requests may wait for KV pages from another host or for a grammar to compile. Real
-    deadlocks last until a restart (vLLM #45414: more than 9 minutes)."""
+    """None running, some waiting: for KV pages from another host, or a grammar to compile. Real deadlocks last until a
+    restart (vLLM #45414: more than 9 minutes)."""
 
     notice_unseen_seconds: float = Field(60.0, gt=0)
     """The gauges read idle, and only open connections show demand."""
 
     notice_seconds_max: float = Field(120.0, gt=0)
-    """Upper bound, however long the usual pauses: users have waited long enough."""
+    """Upper bound of usual pauses: users have waited long enough."""
 
     advise_seconds: float = Field(60.0, gt=0)
     """A restart costs minutes of loading and every request in flight. vLLM itself reports a worker's silence after 60 s
     ("No available shared memory broadcast block found in 60 seconds")."""
 
     advise_seconds_max: float = Field(1200.0, gt=0)
-    """One engine recovered by itself from 157 stalls of up to 15.8 minutes in a day; beyond that, only two of hours are
+    """One engine recovered by itself from 157 stalls of up to 15.8 minutes in a day; longer, only two of hours are
     known (operators' reports)."""
 
     kv_empty_ratio: float = Field(0.05, ge=0, le=1)
@@ -48,5 +48,5 @@ class Settings(BaseModel):
     """A sleep, a wake-up or new weights take seconds to minutes: 100 GiB over PCIe take five seconds."""
 
     canary_failures: int = Field(2, ge=1)
-    """One canary may meet a pause; a second does not. Together they must wait as long as one request may without a
-    step, so that a warm-up or a long prefill ahead does not count as a wedge."""
+    """One canary may meet a pause, two do not. Together they wait as long as one request may without a step: a warm-up
+    or a long prefill ahead is not a wedge."""
