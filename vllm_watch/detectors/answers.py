@@ -100,7 +100,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Nights without requests do not fade the past."""
+        """Add a poll; nights without requests do not fade the past."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -109,7 +109,7 @@ class Answers:
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
-        """None: requests may have asked for such answers."""
+        """Return the severity; None: requests may have asked for such answers."""
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
@@ -128,7 +128,7 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Short answers may be intended (classification wants one token), unless they replace as many others."""
+        """Judge short answers that may be intended (classification wants one token): do they replace as many others?"""
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,
@@ -157,7 +157,7 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Kullback-Leibler divergence from the usual share, per answer."""
+    """Return the Kullback-Leibler divergence from the usual share, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

@@ -50,7 +50,7 @@ class View:
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """The host's GPUs on which it may run; None if unknown."""
+        """Return the host's GPUs on which it may run; None if unknown."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 

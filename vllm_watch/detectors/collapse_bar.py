@@ -74,7 +74,7 @@ class Bar:
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """`doubt`: something may be wrong; `harmed`: users feel it."""
+        """Add a block. `doubt`: something may be wrong; `harmed`: users feel it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return

@@ -191,7 +191,7 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Requests hold pages until their KV arrives."""
+    """Return the cause: requests hold pages until their KV arrives."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
@@ -225,7 +225,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """A leak so slow that only an idle engine shows it."""
+    """Return a leak so slow that only an idle engine shows it."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -241,7 +241,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """`expected`: requests that ran at this usage when healthy."""
+    """Describe how full the cache is. `expected`: requests at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -263,7 +263,7 @@ _PREFILLING = Evidence(
 
 
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
-    """A few long ones, or many that grew."""
+    """Return the cause: a few long requests, or many that grew."""
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )

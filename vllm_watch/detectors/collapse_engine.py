@@ -215,7 +215,7 @@ class EngineJudge:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
-        """Cache share beyond the fresh usage of as many requests."""
+        """Return the cache share beyond the fresh usage of as many requests."""
         block, past = comparison.block, self.baseline.throughput
         if not past.ready or block.kv_usage is None or past.running.value <= 0.0:
             return None

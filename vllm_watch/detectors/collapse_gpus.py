@@ -80,7 +80,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """`server_start`: Unix time at which the API server's process began."""
+    """Return why steps are slow. `server_start`: Unix time at which the API server's process began."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -113,7 +113,7 @@ def is_excused(cause: Cause | None) -> bool:
 
 
 def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
-    """A low clock with heat, brake or slowdown, or a power cap far below the usual clock."""
+    """Find a low clock with heat, brake or slowdown, or a power cap far below the usual clock."""
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
     if not reasons and not _capped(gpu):
         return None
@@ -136,7 +136,7 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
 
 
 def _clock_share(gpu: GpuSample) -> float | None:
-    """SM clock ÷ its maximum while the GPU works."""
+    """Return SM clock ÷ its maximum while the GPU works."""
     idle = "gpu_idle" in (gpu.throttle_reasons or ()) or not gpu.utilization_ratio
     if idle or gpu.sm_clock_hz is None or not gpu.sm_clock_max_hz:
         return None
@@ -148,7 +148,7 @@ def _capped(gpu: GpuSample) -> bool:
 
 
 def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
-    """A clock lowered by an operator: below its healthy share without heat or a power cap."""
+    """Find a clock lowered by an operator: below its healthy share without heat or a power cap."""
     share = None if _capped(gpu) else _clock_share(gpu)
     if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
         return None
@@ -168,7 +168,7 @@ def _strangers(gpu: GpuSample, server_start: float | None) -> list[tuple[GpuSamp
 
 
 def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequence[ProcessSample]:
-    """The engine's: one tree with vLLM's names, else the tree with most memory."""
+    """Return the engine's: one tree with vLLM's names, else the tree with most memory."""
     trees = _trees([p for p in processes if _is_vllm(p)] or list(processes))
     if not trees:
         return ()
@@ -181,7 +181,7 @@ def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequ
 
 
 def _late_seconds(tree: Sequence[ProcessSample], server_start: float) -> float | None:
-    """None: unknown or implausible."""
+    """Return None if unknown or implausible."""
     began = [p.create_time - server_start for p in tree if p.create_time is not None]
     return min(began) if began and -SKEW_SECONDS <= min(began) <= START_SECONDS_MAX else None
 
@@ -197,7 +197,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Are both of one engine? Names decide without parents."""
+    """Return True if both are of one engine. Names decide without parents."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

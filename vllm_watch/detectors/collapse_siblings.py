@@ -135,7 +135,7 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
-    """An upper bound if the load is unfamiliar."""
+    """Return an upper bound if the load is unfamiliar."""
     if model is None or not model.ready:
         return None
     if model.familiar(*load):

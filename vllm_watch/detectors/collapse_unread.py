@@ -51,7 +51,7 @@ class Unread:
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Steps are too short to read most pages in use: no running request holds them."""
+    """Return True if steps are too short to read most pages in use: no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

@@ -210,7 +210,7 @@ class Demand:
 
     @property
     def usual_silence_s(self) -> float:
-        """The longest silence after which service resumed as usual."""
+        """Return the longest silence after which service resumed as usual."""
         if len(self._silences) < SILENCES_USUAL:
             return 0.0
         return sorted(self._silences)[-SILENCES_USUAL]
@@ -221,7 +221,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Requests in flight recently, if arrivals lasted until it went; else 0.
+        """Return requests in flight recently, if arrivals lasted until it went; else 0.
 
         One poll meets few of them by chance. A drained server spends more than a poll interval without requests.
         """

@@ -53,7 +53,7 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Still for `looks` checks; for `patience_s`, with work, if it served meanwhile."""
+        """Return True if still for `looks` checks; and for `patience_s`, with work, if it served meanwhile."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks

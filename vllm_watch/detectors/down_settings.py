@@ -22,11 +22,11 @@ class Settings(BaseModel):
     """A server with a thousand connections was silent for 16 s and recovered."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """Until then a ticket: tokenizing a large prompt or writing megabytes of JSON takes seconds. It pages at twice the
+    """A warning until then: tokenizing a large prompt or writing megabytes of JSON takes seconds. It pages at twice the
     longest silence with recovery."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
-    """Upper bound of that: clients have given up."""
+    """Page by then at the latest: clients have given up."""
 
     unreachable_looks: int = Field(3, ge=1)
     unreachable_seconds: float = Field(15.0, gt=0)

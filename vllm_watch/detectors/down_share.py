@@ -91,7 +91,7 @@ class Share:
         self.is_advised = self.level >= (SURE if self.is_advised else ADVISE)
 
     def _falls_silent(self, call: Call, view: View) -> bool:
-        """A new connection got no answer, unlike the call before."""
+        """Return True if a new connection got no answer, unlike the call before."""
         which = int(call is view.observation.health)
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known
@@ -102,7 +102,7 @@ class Share:
         self.unanswered += silent
 
     def judge(self, found: Verdict, at_s: float) -> Verdict:
-        """`found`: the verdict on the current silence."""
+        """Return the verdict. `found`: the one on the current silence."""
         severe = found.state == FIRING and (found.cause != "api_hang" or found.severity == "page")
         if severe or not self.is_open:
             return found

@@ -70,18 +70,18 @@ class Run:
         return True
 
     def _is_reached_again(self, call: Call) -> bool:
-        """It refuses after polls without a route only."""
+        """Return True if it refuses after polls without a route only."""
         unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
         return unreached and call.outcome == "refused"
 
     @property
     def hangs(self) -> bool:
-        """Accepts connections without a response, or did until its backlog was full."""
+        """Return True if it accepts connections without a response, or did until its backlog was full."""
         return self.silent >= ACCEPTED_LOOKS_MIN
 
     @property
     def is_held(self) -> bool:
-        """Connections stay open. A proxy without a server closes them at once."""
+        """Return True if connections stay open. A proxy without a server closes them at once."""
         return self.held > 0 and self.held == self.silent
 
 
@@ -112,7 +112,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Evidence of an unintended end. `dead_s`: the last failed health check."""
+    """Return evidence of an unintended end. `dead_s`: the last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health said that the engine core is dead, just before"
@@ -131,7 +131,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """`began_s`: the first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: the first poll without an answer."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):

@@ -189,7 +189,7 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """How long it may take to start; after a long unobserved time, as for an unknown server."""
+        """Return how long it may take to start; after a long unobserved time, as for an unknown server."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
@@ -263,7 +263,7 @@ class Detector:
         )
 
     def _is_idle(self) -> bool:
-        """Unused long enough for an autoscaler to take it."""
+        """Return True if unused long enough for an autoscaler to take it."""
         demand, enough_s = self._demand, self._settings.idle_seconds
         if not self._away_s:
             enough_s = max(enough_s, demand.usual_silence_s)

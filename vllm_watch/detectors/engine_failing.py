@@ -58,7 +58,7 @@ class Settings(BaseModel):
     """A mishap does not last a minute."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two of a hundred is a ticket."""
+    """Two of a hundred is a warning."""
 
     failures_min: int = Field(3, ge=1)
     """One or two may be a client's odd request, retried."""
@@ -128,7 +128,7 @@ class Detector:
         return answers.look(view.at_s, followed.newest, followed.window, followed.window_s)
 
     def _severity(self, followed: Failures) -> str | None:
-        """None: not (yet) reported."""
+        """Return None if not (yet) reported."""
         settings, lasted_s, share = self._settings, followed.lasted_s, followed.share()
         if followed.window.failed + followed.window.doubtful < settings.failures_min:
             return None

@@ -221,7 +221,7 @@ class Detector:
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
     def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        """False: only gauges, which a step would update, show running requests."""
+        """Return False if only gauges, which a step would update, show running requests."""
         progress = view.progress[sample.engine]
         if progress.met or not sample.requests_running or engine.canary_failures:
             return True
@@ -237,7 +237,7 @@ class Detector:
         alone: bool,
         believed: bool,
     ) -> tuple[str, float] | None:
-        """Requests are in the engine; is any served?"""
+        """Return the cause if requests in the engine are not served."""
         progress = view.progress[sample.engine]
         if not progress.work:
             return None

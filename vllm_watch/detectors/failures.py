@@ -84,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Failures before an engine saw the request."""
+    """Return failures before an engine saw the request."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -197,7 +197,7 @@ class Failures:
 
     @property
     def lasted_s(self) -> float:
-        """From the first failure to the last."""
+        """Return the time from the first failure to the last."""
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:

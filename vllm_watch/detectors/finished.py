@@ -49,7 +49,7 @@ class Finished:
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
     def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
-        """Mean prompt and output tokens; None while too few finished."""
+        """Return mean prompt and output tokens; None while too few finished."""
         return self._tokens / self._requests if self._requests >= at_least else None
 
     @property
@@ -62,7 +62,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
+    """Return the time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 

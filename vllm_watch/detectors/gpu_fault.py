@@ -27,7 +27,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """For a GPU that is missing from the list without an error."""
+    """Without an error a GPU must be missing from the list this often."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""

@@ -30,7 +30,7 @@ class GpuTrouble:
 
     @property
     def needs_hands(self) -> bool:
-        """A GPU is lost or must be reset: a restart does not cure it."""
+        """Return True if a GPU is lost or must be reset: a restart does not cure it."""
         return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property

@@ -59,10 +59,10 @@ class Settings(BaseModel):
     filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Share of each third: a single jump is not a leak."""
+    """Each third must hold this share: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """Slope ÷ that when it last fired: below, the finding ends."""
+    """The finding ends when the slope falls below this share."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
     """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
@@ -265,14 +265,14 @@ class Detector:
         )
 
     def _grown_since_first(self) -> float:
-        """Bytes less what connections may explain."""
+        """Return bytes less what connections may explain."""
         first, last = self._first, self._minutes[-1]
         if first is None:
             return 0.0
         return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
-        """Why a restart gains nothing, or nothing yet."""
+        """Return why a restart gains nothing, or nothing yet."""
         settings = self._settings
         needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
         if self._media is not False:
@@ -302,7 +302,7 @@ def _minute(state: Any) -> _Minute:
 
 
 def _serves_media(reading: Reading) -> bool | None:
-    """Was its multi-modal cache queried? None: unknown."""
+    """Return True if its multi-modal cache was queried; None if unknown."""
     asked = [each.mm_cache_queries for each in reading.engines]
     known = [count for count in asked if count is not None]
     return any(count > 0 for count in known) if known else None

@@ -53,12 +53,12 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """The last poll carried enough to report health."""
+    """Return True if the last poll carried enough to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
 def _lost(need: Need, inputs: Inputs) -> bool | None:
-    """All inputs are missing; None: too early."""
+    """Return True if all inputs are missing; None: too early."""
     said = [inputs.missing(name, None) for name in need.any_of]
     if False in said:
         return False
@@ -66,7 +66,7 @@ def _lost(need: Need, inputs: Inputs) -> bool | None:
 
 
 def _text(lost: Sequence[Need], inputs: Inputs) -> str:
-    """Each missing input once, the loss, and the remedy."""
+    """Name each missing input once, the loss, and the remedy."""
     said, fixes = [], []
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)

@@ -125,7 +125,7 @@ class EngineJudge:
         self._last, self._cache_tokens = sample, tokens or self._cache_tokens
 
     def _paused(self, look: EngineLook) -> Verdict | None:
-        """Requests wait for the end of a lasting pause."""
+        """Return a verdict if requests wait for the end of a lasting pause."""
         count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
         if not look.paused or not count:
             self._paused_s = None
@@ -154,7 +154,7 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """Requests long deferred; None: no more than usual."""
+        """Return requests long deferred; None: no more than usual."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -217,14 +217,14 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """The queue does not shrink, or too slowly."""
+        """Return True if the queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
         return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
-        """Seconds to drain the queue at the usual rate; None if unknown."""
+        """Return seconds to drain the queue at the usual rate; None if unknown."""
         if not block.waiting:
             delay: float | None = 0.0
         else:

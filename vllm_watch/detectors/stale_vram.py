@@ -96,7 +96,7 @@ class HostDetector:
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """Memory that sleeping engines hold on their own GPUs."""
+        """Return memory that sleeping engines hold on their own GPUs."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         for each in view.holders:
             uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
@@ -150,7 +150,7 @@ class HostDetector:
 
 
 def _hurts(view: HostView, uuid: str) -> str:
-    """Text that names the servers on that GPU, now or before."""
+    """Name the servers on that GPU, now or before."""
     using = view.using(uuid)
     up = [
         f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name

@@ -172,20 +172,20 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
-    """It may still compile, shape by shape."""
+    """Return True if it may still compile, shape by shape."""
     started = view.signals.process_start_time
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
 def gpus_idle(view: View) -> bool:
-    """No GPU on which it may run computes; False: unknown."""
+    """Return True if no GPU on which it may run computes; False: unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """All evidence besides its counters, with whether it supports a hang."""
+    """Return all evidence besides its counters, with whether it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -250,7 +250,7 @@ def evidence_for(
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Its process on this host: title and PID."""
+    """Return its process on this host: title and PID."""
     if core is None:
         return ()
     return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
@@ -260,7 +260,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
+    """Return evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"
