@@ -132,7 +132,8 @@ def test_hang(ward: Ward) -> None:
     with stopped_at_work(ward.vllm, "engine_core"):
         began = time.monotonic()
         incident = ward.opens("engine_stalled", "hang", began)
-        is_so(incident, severity="page", restart_advised=False)  # not yet: most pauses end
+        is_so(incident, severity="ticket", restart_advised=False)  # not yet: most pauses end
+        ward.becomes(incident, severity="page", restart_advised=False)
     ward.resolves(incident)
 
 

@@ -1,8 +1,7 @@
-"""What users get: answers that are empty, cut off after a token, or never end by themselves, against the engine's own past.
+"""Answers that are empty, cut off after a token, or endless, against the engine's past. A helper of `engine_failing`.
 
-An engine that generates garbage looks healthy by every latency; how long its answers are and why they end shows it.
-A helper of `engine_failing`. Requests that asked for no more than they got are no trouble (classification and prefill
-with max_tokens=1, benchmarks that ignore the end of a text), nor are those of another kind than came before.
+Garbage shows in answer lengths and finish reasons, not in latencies. Answers as short or long as requested are fine
+(max_tokens=1, benchmarks with ignore_eos), as are requests of a new kind.
 """
 
 from math import log
@@ -16,40 +15,39 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""Nearly every answer is so, and it is over when half are well again."""
+"""Nearly every answer is affected; a finding ends when half are well."""
 
 SURE = 14.0
-"""Natural logarithm of the odds that as many such answers come by chance where their usual share holds: one in a
-million, as often as a busy engine has windows in a year."""
+"""Log odds against chance: one in a million, as often as a busy engine has windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""So many answers, over so long, are a past to compare with."""
+"""Minimum past for a comparison."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""A past of hours: what changes within minutes does not become it."""
+"""Changes within minutes do not become the usual."""
 
 ALIKE_FACTOR = 2.0
-"""Requests whose mean sizes differ by more are other clients' requests."""
+"""Mean request sizes that differ by more come from other clients."""
 
 ADOPT_SECONDS = 3600.0
-"""Requests of another kind that still come after so long are what this engine serves now."""
+"""Another kind of requests becomes the usual after this long."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Without a past: one of five answers may be so."""
+"""Without a past, one of five answers may be affected."""
 
 
 @record
 class Finding:
-    """Nearly all answers are of one kind that they usually are not."""
+    """Nearly all answers are of a kind rare for this engine."""
 
     cause: str
     severity: str
     count: float
     of: float
-    usual: float  # share of such answers in the past
+    usual: float  # share in the past
     since_s: float
-    present: bool  # are those of the last look so, too?
+    present: bool  # still in the last poll
 
 
 class Answers:
@@ -59,12 +57,11 @@ class Answers:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
         self._quiet_s = 0.0  # since a request ended
-        self._strange, self._strange_s = Ends(), 0.0  # since what is found now began
+        self._strange, self._strange_s = Ends(), 0.0  # since the current finding began
         self._at_s: float | None = None
         self._found: Finding | None = None
 
     def export_state(self) -> dict[str, Any]:
-        """Return the past as plain values; what is found now is found again within seconds."""
         return {"model": self.model, "past": list(self._past), "seconds": self._seconds}
 
     @classmethod
@@ -76,7 +73,7 @@ class Answers:
         return answers
 
     def look(self, at_s: float, newest: Ends, window: Ends, window_s: float) -> Finding | None:
-        """Take one poll; return what is wrong with the answers of the window, which is `window_s` long."""
+        """Add a poll; return the finding in the window."""
         seconds, before = at_s - (at_s if self._at_s is None else self._at_s), self._found
         self._at_s, self._found = at_s, None
         for cause in (EMPTY,) if window.stop >= window.length else (TRUNCATED, ENDLESS):
@@ -86,7 +83,6 @@ class Answers:
             sure = done and done * _divergence(count / done, usual) >= SURE
             if not sure or count < (STILL_RATIO if goes_on else ALL_RATIO) * done:
                 continue
-            # The longer it lasts, the better known are these requests.
             self._strange = _sum(self._strange, newest) if goes_on else window
             self._strange_s = self._strange_s + seconds if goes_on else window_s
             severity = self._severity(cause, self._strange)
@@ -104,7 +100,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Take a look into the past, which a night without requests does not fade."""
+        """Add a poll; nights without requests do not fade the past."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -113,15 +109,15 @@ class Answers:
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
-        """Return how bad such answers are; None where requests may have asked for them."""
+        """Return the severity; None: requests may have asked for such answers."""
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
-        if cause == EMPTY and now.tokens < now.short:  # nobody asked for no token at all
+        if cause == EMPTY and now.tokens < now.short:  # zero tokens cannot be asked for
             return "page"
         if past.done < LEARNT_ANSWERS or self._seconds < LEARNT_SECONDS:
             return "ticket" if cause == EMPTY else None
-        # Whoever never ends writes more than before, unless clients allow less; others may allow another number.
+        # Endless answers are longer than usual, unless clients changed their limit.
         if cause == ENDLESS and (
             _mean(now.tokens, now.done) <= _mean(past.tokens, past.done)
             or (now.asked and past.asked and not _alike(now.asked_tokens, now.asked, past.asked_tokens, past.asked))
@@ -132,22 +128,18 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Return how bad short answers are of which nobody knows if they were asked for: classification wants one token.
-
-        They are a trouble only in place of as many others, request for request.
-        """
+        """Judge short answers that may be intended (classification wants one token): do they replace as many others?"""
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,
         )
         if is_now < ALIKE_FACTOR * usual:
-            return None  # most of them always come
+            return None  # usually most are
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
         return "page" if _alike(is_now - usual, 1.0, missing, 1.0) else "ticket"
 
 
 def _count(cause: str, ends: Ends) -> float:
-    """Return how many answers were so."""
     return {EMPTY: ends.short, TRUNCATED: max(ends.short, ends.cut), ENDLESS: ends.length}[cause]
 
 
@@ -165,7 +157,7 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Return how unlikely one answer makes it that the share is the usual one (Kullback-Leibler)."""
+    """Return the Kullback-Leibler divergence from the usual share, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

@@ -1,9 +1,9 @@
-"""An API server that is the bottleneck: requests spend their time in it, before and after the engine.
+"""A bottleneck in the API server. A helper of `overload`.
 
-From the same finished requests: end-to-end latency less queue, prefill and decode, which the engine measures itself.
-That is tokenizing, image processing, and waiting for the one CPU that an API server can use. A helper of `overload`.
+End-to-end latency less queue, prefill and decode of the same finished requests is time in the API server: tokenizing,
+image processing, waiting for its one CPU.
 
-Source: vLLM's --api-server-count; an end-to-end latency that no part of it explains.
+Source: vLLM's --api-server-count; an end-to-end latency that its parts do not explain.
 """
 
 from operator import ge, sub
@@ -18,30 +18,30 @@ from vllm_watch.signals.throughput import Mean
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""People leave after some ten seconds (Nielsen, 1993)."""
+"""Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""A page is for what is new: a captioning job spends seconds on images all day."""
+"""Page only for changes: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
-"""A burst of a minute takes another to work off, and its requests one more to finish."""
+"""A one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""A mean over so many requests is not that of one huge prompt."""
+"""Keeps one huge prompt from dominating the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video for each request: fewer do not explain where the time of all goes."""
+"""Images, audio or video per request; fewer do not explain the mean."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""Usual is the mean of hours, and known after ten minutes."""
+"""A mean over hours, known after ten minutes."""
 
 CPU_BOUND_CORES = 0.8
-"""Python runs on one core. An API server that uses less waits for something else: an engine that does not take requests."""
+"""Python runs on one core. Below this it waits, for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
-    """Sums over all engines of a server since it started."""
+    """Sums over all engines of a server since its start."""
 
     requests: float
     outside_s: float  # may fall by rounding
@@ -51,7 +51,7 @@ class _Totals(NamedTuple):
 
 
 class ApiServer:
-    """Follows the API server of one target."""
+    """Follows one target's API server."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -61,7 +61,6 @@ class ApiServer:
         self._verdict = Verdict(state=UNKNOWN, kind=kind)
 
     def export_state(self) -> dict[str, Any]:
-        """Return what is usual as plain values."""
         return {"usual": self._usual.export_state(), "media": self._usual_media.export_state()}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
@@ -70,7 +69,7 @@ class ApiServer:
         self._usual_media.restore(state["media"], away_seconds)
 
     def update(self, view: View) -> tuple[Verdict, ...]:
-        """Take one look; return nothing where latencies are not exported."""
+        """Judge a scrape; return nothing without latencies."""
         reading = view.observation.reading
         totals = None if reading is None else _totals(reading.engines)
         if reading is None or totals is None:
@@ -95,7 +94,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # An engine takes new requests once a step: what waits for that is not the API server's.
+        # Requests wait up to a step to enter the engine; that is not the API server's.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING
@@ -147,7 +146,6 @@ def _evidence(cores: float | None, reading: Reading) -> tuple[Evidence, ...]:
 
 
 def _totals(engines: tuple[EngineSample, ...]) -> _Totals | None:
-    """Return the sums; None where a part of the latency is not exported."""
     requests = outside_s = queued_s = steps = media = 0.0
     for each in engines:
         whole, queue, decode = each.e2e_latency, each.queue_time, each.decode_time

@@ -1,9 +1,8 @@
-"""The contract of every detector: it is shown each look at a target, and says what it finds.
+"""The contract of detectors.
 
-A detector is a module of this folder with a `Settings` (frozen pydantic, good defaults, each threshold
-with its reason) and a `Detector(settings)`, which judges one target, or a `HostDetector(settings)`, which judges
-the GPUs of one host for all its engines. It may keep bounded memory of what it judges; it is told when time was
-lost (`View.known`), and must then not judge across the gap.
+A module of this folder has `Settings` (frozen pydantic, good defaults, a reason for each threshold) and a
+`Detector(settings)` for one target or a `HostDetector(settings)` for one host's GPUs. Memory must be bounded; after a
+gap (`View.known` is False) do not compare with earlier data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,137 +23,134 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 @record
 class Around:
-    """What other targets have to do with this one, by name."""
+    """Other targets related to this one, by name."""
 
-    missed_by: tuple[str, ...] = ()  # that wait for KV from its likes, or fail for want of it
-    waited_for: tuple[str, ...] = ()  # ... and exchange KV with no other
-    peers: tuple[str, ...] = ()  # with which it exchanges KV
-    ranks: tuple[str, ...] = ()  # that step together with it
-    stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
-    held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
-    others_gpus: frozenset[str] = frozenset()  # UUIDs of its host's, where only other servers run
-    core: str | None = None  # the one engine core on its GPUs: title and PID
-    left_core: str | None = None  # ... that a server before left behind, by now stale
+    missed_by: tuple[str, ...] = ()  # they wait for KV from such servers, or fail without
+    waited_for: tuple[str, ...] = ()  # as `missed_by`, with this server as their only source
+    peers: tuple[str, ...] = ()  # they exchange KV with it
+    ranks: tuple[str, ...] = ()  # they step together with it
+    stalled_ranks: tuple[str, ...] = ()  # those of `ranks` with work and no progress
+    held_up_by: tuple[str, ...] = ()  # those of `ranks` that failed themselves
+    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only other servers use
+    core: str | None = None  # title and PID of the only engine core on its GPUs
+    left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
 
 @record
 class View:
-    """One look at one target, with all that led up to it."""
+    """One poll of a target, with its history."""
 
-    at_s: float  # on the target's timeline, which never steps
-    known: bool  # False: how long ago the look before was is not known; begin anew
+    at_s: float  # on the target's monotonic timeline
+    known: bool  # False: the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
-    windows: Mapping[str, Window] = field(
-        default_factory=dict
-    )  # by engine; the newest entry is this look
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine, as of this poll
+    windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """Of its host, those on which it runs or may run; None: not known."""
+        """Return the host's GPUs on which it may run; None if unknown."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
 
 @record
 class HostServer:
-    """One vLLM server of a host, at the last scrape of it."""
+    """One vLLM server of a host, at its last scrape."""
 
     name: str  # of its target
-    up: bool  # did it answer?
-    gpus: frozenset[str]  # UUIDs, for certain its own; also while it is down; empty: not known
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there, in words
-    asleep: bool = False  # do all its engines sleep, without weights and cache on the GPU?
+    up: bool  # whether it answered
+    gpus: frozenset[str]  # known to be its own, also while down; empty: unknown
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → text naming its processes
+    asleep: bool = False  # all engines sleep, with no weights or cache on the GPU
 
 
 @record
 class HostView:
-    """One look at the GPUs of one host."""
+    """One poll of a host's GPUs."""
 
-    at_s: float  # on the host's timeline, which never steps
+    at_s: float  # on the host's monotonic timeline
     gpus: tuple[GpuSample, ...]
-    holders: tuple[GpuHolders, ...]  # judged, in the same order
+    holders: tuple[GpuHolders, ...]  # judged, in the order of `gpus`
     servers: tuple[HostServer, ...] = ()
 
     def using(self, uuid: str) -> tuple[HostServer, ...]:
-        """The servers that are known to run on a GPU."""
         return tuple(each for each in self.servers if uuid in each.gpus)
 
     def hit(self, uuid: str) -> tuple[HostServer, ...]:
-        """The servers that what is wrong with a GPU hits: those that use it, or the only one that there is."""
+        """Return the servers that a fault of this GPU affects."""
         alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
         return self.using(uuid) or alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number for or against a verdict, in words that a tired person understands."""
+    """One number for or against a verdict."""
 
     name: str  # slug: "steps_per_second"
     value: float | str | None
     unit: str = ""
-    expected: float | str | None = None  # what it would be if all were well
+    expected: float | str | None = None  # the healthy value
     text: str = ""  # "no step for 42 s; the longest before was 1.3 s"
 
 
 @record
 class Verdict:
-    """What one detector says of one engine (or, with `engine` None, of the whole server) at one look.
+    """One detector's judgement of an engine (None: of the server) at one poll.
 
-    `unknown` is never clear: an incident that is open stays open, and none opens.
+    `unknown` is not clear: an open incident stays open, and none opens.
     """
 
     state: str  # FIRING | CLEAR | UNKNOWN
-    kind: str  # the detector's incident kind, e.g. "engine_stalled"
+    kind: str  # incident kind: "engine_stalled"
     engine: str | None = None
-    cause: str = "unknown"  # of the published list; "unknown" rather than guessed
-    family: str = ""  # family of an unknown cause (story.base.Cause); known causes have their own
+    cause: str = "unknown"  # from the published list; never guessed
+    family: str = ""  # of an unknown cause (story.base.Cause)
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
-    summary: str = ""  # one sentence with the numbers that matter
+    summary: str = ""  # one sentence with the main numbers
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
-    present: bool = True  # of a finding: are the numbers of this look outside of normal?
-    since_seconds: float = 0.0  # of a finding: for how long the trouble has lasted by this look
-    measure: float | None = None  # how bad the first evidence is: of two, the greater is worse
-    concerns: tuple[str, ...] = ()  # of a finding on a host: the targets that it hits
-    restart_targets: tuple[str, ...] = ()  # ... and those of them that a restart is advised of
+    present: bool = True  # this poll's numbers are abnormal
+    since_seconds: float = 0.0  # how long it has lasted
+    measure: float | None = None  # of the first evidence; greater is worse
+    concerns: tuple[str, ...] = ()  # targets affected by a host's finding
+    restart_targets: tuple[str, ...] = ()  # those to restart
 
 
 class Detector(Protocol):
     """Judges one phenomenon on one target."""
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Return one verdict for each engine (or one for the server), at every look."""
+        """Return one verdict per engine, or one for the server."""
 
 
 class HostDetector(Protocol):
     """Judges one phenomenon on one host."""
 
     def update(self, view: HostView) -> Verdict:
-        """Return what it finds at this look."""
+        """Return the verdict on the host at this poll."""
 
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A detector whose memory outlives the watcher: what it has learnt, and what it was about to say."""
+    """A detector whose memory survives a restart of the watcher."""
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Return its memory as plain values, as it is at `at_s` on the target's timeline."""
+        """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Take the memory of an earlier run on the same timeline, which goes on `away_seconds` after it was kept.
+        """Restore the state exported `away_seconds` ago on the same timeline.
 
-        Whether the same process still answers is not known yet: what belongs to one process must wait
-        for the first look at it. Raises one of stored.DAMAGE, and has then changed nothing.
+        State of one process must wait for the first scrape: another may be running. Raises one of stored.DAMAGE and
+        changes nothing then.
         """
 
 
 @runtime_checkable
 class Inherits(Protocol):
-    """A detector that may begin with what another server of the same group has taught."""
+    """A detector that can learn from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Take only what makes it more patient from another server's memory. Raises one of stored.DAMAGE."""
+        """Adopt only what makes it more patient. Raises one of stored.DAMAGE."""

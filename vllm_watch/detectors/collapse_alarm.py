@@ -1,28 +1,27 @@
-"""The alarm of one family of causes: since when there is doubt, whether it still has a reason, and its cause."""
+"""The alarm of one family of causes."""
 
 from vllm_watch.detectors.collapse_causes import Cause
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""After this many blocks in a row without a reason the trouble is gone; a single one may be luck."""
+"""The alarm ends after this many blocks in a row without a reason; one may be luck."""
 
 
 class Alarm:
-    """Follows one CUSUM of the baseline. Nothing of it says anything of the other family."""
+    """Follows one CUSUM of the baseline."""
 
     def __init__(self) -> None:
-        self.cause: Cause | None = None  # while it holds
-        self._since_s: float | None = None  # start of the first block that raised doubt
+        self.cause: Cause | None = None  # while the alarm holds
+        self._since_s: float | None = None  # start of the first doubtful block
         self._normal_blocks = 0  # in a row
 
     @property
     def over(self) -> bool:
-        """Return True if the last blocks gave it no reason."""
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """Take a block in. `level`: of the CUSUM; `reason`: whether this block adds to it."""
+        """Add a block. `level`: of the CUSUM; `reason`: the block adds to it."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None
@@ -32,14 +31,12 @@ class Alarm:
             self._since_s = block.at_s - block.seconds
 
     def lasted_s(self, at_s: float) -> float:
-        """Return for how many seconds there has been doubt."""
         return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
 
     @property
     def kept_cause(self) -> str | None:
-        """The name of the cause, for the state folder."""
         return None if self.cause is None else self.cause.name
 
     def restore(self, cause: object) -> None:
-        """Take the kept name of the cause. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         self.cause = None if cause is None else Cause(stored.text(cause), ())

@@ -1,7 +1,7 @@
-"""How much longer steps must take, and for how long, before a slow engine pages, and before a restart is advised.
+"""When a slow engine pages, and when a restart is advised.
 
-A ticket is said as soon as steps are longer than this load's usually are. Neither a page nor a restart may rest
-on that alone: load has a composition that no counter tells (adapters, grammars, images), and step times wander.
+A ticket needs only steps longer than usual at this load. More needs more proof: counters do not show a load's
+composition (adapters, grammars, images), and step times wander.
 """
 
 from collections import deque
@@ -17,36 +17,35 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""A restart is advised only where steps are longer by so much than in any slowdown that went by itself."""
+"""Margin over any slowdown that ended by itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Steps that take so much longer for LASTING_MINUTES are a ticket, though no block of them is odd."""
+"""Steps this much longer for LASTING_MINUTES are a ticket, though no block is odd."""
 
 LASTING_MINUTES = 20
-"""Of work at loads that the engine has met; in each of them."""
+"""Minutes of work at familiar loads, all of them slower."""
 
 LASTING_DEVIATIONS = 2.5
-"""... and, on their mean, beyond so many deviations of a single minute, known from KNOWN_MINUTES."""
+"""Their mean must also exceed this many deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Of work, before the deviation of a minute is known well enough to judge by it."""
+"""Work needed to know the deviation of a minute."""
 
 _MINUTE_SECONDS = 60.0
-"""Work per value: requests come and go within one, and what is lasting outlives many."""
+"""Requests come and go within a minute of work; a lasting loss outlives many."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
 
 class Lasting:
-    """Small losses that stay, minute by minute."""
+    """Follows small lasting losses."""
 
     def __init__(self) -> None:
         self._sum = self._seconds = 0.0
         self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
 
     def add(self, log_ratio: float, seconds: float) -> None:
-        """Take a block of a familiar load in."""
         self._sum += log_ratio * seconds
         self._seconds += seconds
         if self._seconds >= _MINUTE_SECONDS:
@@ -54,7 +53,7 @@ class Lasting:
             self._sum = self._seconds = 0.0
 
     def found(self, wander: Wander) -> float | None:
-        """By how much steps have been longer (log ratio); None: they were not, or not for so long."""
+        """Return the lasting log ratio, or None."""
         if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
             return None
         least = max(LASTING_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)
@@ -63,19 +62,19 @@ class Lasting:
 
 
 class Bar:
-    """Follows one life of an engine."""
+    """Follows one process of an engine."""
 
     def __init__(self) -> None:
         self.wander = Wander()
         self.lasting = Lasting()
-        self.reached: Sequence[str] = ()  # consequences of the slowdown that lasts now
-        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)  # ... as it is
-        self._seconds = 0.0  # for how long it has been beyond the bar
-        self._worst = 0.0  # of the slowdown that lasts now
-        self._recovered = 0.0  # worst slowdown that went by itself
+        self.reached: Sequence[str] = ()  # consequences of the current slowdown
+        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)  # of the current slowdown
+        self._seconds = 0.0  # beyond the bar
+        self._worst = 0.0  # of the current slowdown
+        self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """Take a block in. `doubt`: something may be wrong; `harmed`: users feel it."""
+        """Add a block. `doubt`: something may be wrong; `harmed`: users feel it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return
@@ -99,7 +98,6 @@ class Bar:
         self.reached = max(self.reached, fulfilled(self.shift), key=len)
 
     def lasts(self) -> Evidence | None:
-        """Return by how much steps have been longer at known loads for so long; None if they have not."""
         log_ratio = self.lasting.found(self.wander)
         if log_ratio is None:
             return None
@@ -107,11 +105,10 @@ class Bar:
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:
-        """What slows it down is known and not its own: that it goes again says nothing of the engine."""
+        """Forget a slowdown with an outside cause."""
         self._worst = 0.0
 
     def export_state(self) -> dict[str, Any]:
-        """Return it as plain values."""
         return {
             "wander": self.wander.export_state(),
             "reached": list(self.reached),
@@ -121,7 +118,7 @@ class Bar:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on from there. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         self.wander.restore(state["wander"])
         self.reached = stored.texts(state.get("reached", ()))
         self._seconds, self._worst = stored.number(state["seconds"]), stored.number(state["worst"])

@@ -1,11 +1,9 @@
-"""Why an engine collapsed, told apart by what each cause leaves in the numbers. Pure helpers.
+"""Causes of a collapse, from the numbers. Pure helpers.
 
-Starved of KV pages:
-preemption_thrash: the requests themselves became long (finished ones are several times their old
-length) and push each other out; kv_leak: usage that no running request explains grew over minutes;
-kv_pinning: it was there within a moment, held by a few requests, or by none; peer_wait: requests hold
-pages while they wait for their KV from another server.
-Slow steps: see collapse_gpus.py and collapse_host.py; else it is the engine itself.
+Starved of KV pages: preemption_thrash: requests grew several times longer and evict each other; kv_leak: usage that
+running requests do not explain grew over minutes; kv_pinning: it came at once, held by a few requests or none;
+peer_wait: requests hold pages while they wait for another server's KV. Slow steps: collapse_gpus.py and
+collapse_host.py, else the engine itself.
 """
 
 from collections.abc import Sequence
@@ -46,77 +44,72 @@ NEEDS = Needs(
 )  # fmt: skip
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
-"""What a bunch of long prompts looks like while it takes the pages of others."""
+"""Long prompts resemble these while they take the pages of others."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""What lies in the requests or in another server: a page only when more and more users wait."""
+"""The requests or another server are the cause: page only if ever more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
-"""Causes that are said for want of a better one, and may sharpen while the alarm holds."""
+"""A better cause may replace these while the alarm holds."""
 
 UNREAD_SHARE = 0.5
-"""Of the pages in use, at least this share belongs to no running request: then those who run are not the cause."""
+"""Running requests with less than the rest are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Share of the cache that no request accounts for, from which it is said: prompts under way and requests that
-wait preempted blur the books by less."""
+"""Share of the cache without an owner; prompts in progress and preempted requests blur accounts by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""Lost pages that came over longer than this were lost bit by bit; what is taken at once is there within a
-look or two."""
+"""Leaked pages are lost over more than this; pages taken at once, within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""Leaked pages add up over longer than this; pinned ones are taken by a few prefills, within a minute."""
+"""Leaks take longer than this; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""The rise is timed between these shares of what is unexplained now."""
+"""The rise is timed between these shares of the current unexplained usage."""
 
 CREEP_SAMPLE_SECONDS = 20.0
-"""The history of unexplained usage is kept at this grain ..."""
+"""Grain of the history of unexplained usage."""
 
 CREEP_SAMPLES = 180
-"""... for an hour."""
+"""One hour at that grain."""
 
 RECOVERING_RATIO = 0.9
-"""Of its baseline: one that did so at the last scrape may be well again, while the mean of the last ones still tells of the trouble."""
+"""The last scrape at this share of the baseline may mean recovery, while the mean lags."""
 
 LONG_REQUESTS = 2.5
-"""Finished requests this many times as long as when fresh: the requests themselves fill the cache."""
+"""Finished requests this many times longer than when fresh fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Preemptions per finished request, at least, to call it thrash."""
+"""Minimum preemptions per finished request for thrash."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""... when they fill so much of the cache, they are what the others lack."""
+"""Long prompts holding this share of the cache cause the shortage."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""... from here on they are a part of it: the load asks for more pages than it did when the engine was fresh."""
+"""Long prompts holding this share contribute to it."""
 
 
 class Creep:
-    """How KV usage that no running request explained came about, over the last hour."""
+    """KV usage of the last hour that running requests do not explain."""
 
     def __init__(self) -> None:
         self._history = RingBuffer(CREEP_SAMPLES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
-        """Keep a sample now and then."""
         last = self._history.last
         if last is None or at_s - last[0] >= CREEP_SAMPLE_SECONDS:
             self._history.append((at_s, unexplained))
 
     def export_state(self) -> list[list[float]]:
-        """Return the history as plain values."""
         return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Go on with the history."""
         history = [stored.numbers(each, 2) for each in state]
         for row in history:
             self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
-        """How long it took from a quarter to three quarters of what it is `now`; None where not known."""
+        """Return the seconds from CREEP_FROM to CREEP_TO of `now`, or None."""
         end = None
         for when, unexplained in reversed(self._history):
             if end is None and unexplained <= CREEP_TO * now:
@@ -128,7 +121,7 @@ class Creep:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause and evidence and contradicting evidence."""
+    """A cause with its evidence."""
 
     name: str
     evidence_for: tuple[Evidence, ...]
@@ -136,7 +129,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown: requests wait while few of them hold pages, and few long contexts may be why."""
+    """Return the cause as unknown: a few long contexts may explain the wait."""
     text = "requests wait while few of them hold many pages, so what steps should take there is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -144,27 +137,27 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """What is known of an engine that lacks pages. None is unknown."""
+    """Facts about an engine that lacks pages; None is unknown."""
 
     running: float
     usage: float  # share of the cache in use
-    length_ratio: float | None  # of requests that finished lately to those when fresh
-    preempted_share: float | None  # preemptions for each request that finished
+    length_ratio: float | None  # recently finished ÷ fresh
+    preempted_share: float | None  # preemptions per finished request
     preempting: bool  # requests were preempted since it began
-    long_prompts_share: float | None  # of the cache, that prompts far longer than usual took lately
-    long_prompt_tokens: float  # ... of one of them
-    late_length_ratio: float | None  # of requests that finished once those from before were through
-    unexplained: float | None  # share of the cache beyond what so many requests held when fresh
-    rise_seconds: float | None  # in which that came
+    long_prompts_share: float | None  # of the cache, taken by far longer prompts
+    long_prompt_tokens: float  # their mean
+    late_length_ratio: float | None  # as `length_ratio`, without earlier requests
+    unexplained: float | None  # of the cache, beyond the usual for this many requests
+    rise_seconds: float | None  # duration of its rise
     awaiting: float = 0.0  # requests that wait for KV from elsewhere
-    awaited: float = 0.0  # share of the cache that they hold, at most
-    unheld: float | None  # share of the cache for which no request in flight accounts
-    unheld_rise_seconds: float | None  # in which that came
-    unheld_surely: bool  # for so long that no prompt under way can be it
+    awaited: float = 0.0  # upper bound of their share of the cache
+    unheld: float | None  # of the cache, not explained by requests in flight
+    unheld_rise_seconds: float | None  # duration of its rise
+    unheld_surely: bool  # for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
-    """Why pages lack."""
+    """Return the cause of a lack of pages."""
     if facts.awaited and facts.awaited >= UNREAD_SHARE * facts.usage:
         return waits_for_peer(facts.awaiting, facts.usage)
     length, preempted = facts.length_ratio, facts.preempted_share
@@ -186,9 +179,9 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the share of the cache that requests which wait for KV hold at most: they may be long ones.
+    """Return the largest share of the cache that requests waiting for KV may hold.
 
-    `request_tokens`: of a request when fresh. What is not known is all of it: pages that are held are no leak.
+    `request_tokens`: of a request when fresh. Unknown counts as all: held pages are not a leak.
     """
     if not block.awaiting_kv:
         return 0.0
@@ -198,13 +191,13 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Requests hold pages until their KV comes."""
+    """Return the cause: requests hold pages until their KV arrives."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
-    """Did prompts far longer than usual take a good part of the cache of late?"""
+    """Return True if unusually long prompts recently took much of the cache."""
     return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
@@ -224,7 +217,6 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
-    """Pages that no request accounts for, lost bit by bit."""
     text = f"{_UNHELD.format(share)}; most of it built up over {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
@@ -233,14 +225,13 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """... or so slowly that only an idle engine shows it."""
+    """Return a leak so slow that only an idle engine shows it."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
 
 
 def _lost(share: float) -> Cause:
-    """... or at once."""
     text = f"{_UNHELD.format(share)}; it came at once"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_PINNING, (found,))
@@ -250,7 +241,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """How full the KV cache is with so many requests; `expected`: how many ran with as much when it was well."""
+    """Describe how full the cache is. `expected`: requests at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -260,7 +251,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """As it was when the cause was found: by now the engine recovers, and no longer shows it."""
+    """Mark evidence from before recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 
@@ -272,7 +263,7 @@ _PREFILLING = Evidence(
 
 
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
-    """Pages that requests in flight account for: few long ones, or many that grew long."""
+    """Return the cause: a few long requests, or many that grew."""
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )
@@ -298,7 +289,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    """Where requests' tokens are not counted: by what so many requests held when fresh."""
+    """Fallback without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
     said = f"{now:.0%} of the cache is held beyond what so many requests held when fresh"
     if rise is not None and rise >= CREEP_SECONDS:
@@ -313,7 +304,7 @@ def _by_usual_use(facts: Starvation) -> Cause:
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """What the last scrape says against a slowness that is the mean of several."""
+    """Return evidence from the last scrape against the mean's."""
     done = comparison.throughput_ratio
     if done is None or done < RECOVERING_RATIO or comparison.slow_now:
         return ()

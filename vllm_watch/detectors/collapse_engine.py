@@ -1,4 +1,4 @@
-"""Follows one engine: is it slow, or starved, beside what it was when fresh, and why?"""
+"""Follows one engine: is it slower or more starved than when fresh?"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,13 +29,13 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""A cause is replaced once another was found for this long: a long request that ends among few looks like long ones."""
+"""Time until another cause replaces it: a long request that ends among few resembles long ones."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""Thrash pages when the queue has doubled since it began (five requests count as none)."""
+"""Thrash pages when the queue has doubled (five requests count as none)."""
 
 PASSES_SECONDS = 120.0
-"""Long prompts may hold the pages of others this long before it pages: computing one takes 10 to 60 s."""
+"""Time until long prompts page: computing one takes 10 to 60 s."""
 
 
 class EngineJudge:
@@ -45,20 +45,19 @@ class EngineJudge:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._other_seconds = 0.0  # for how long another cache cause was found
+        self._other_seconds = 0.0  # with another cache cause
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
-        self._connected = False  # another server may keep pages after their requests
+        self._connected = False  # peers may keep pages after their requests
         self._queue_grew = False
-        self._asked_for = False  # do long prompts take the pages that others lack?
-        self._starved_seconds = 0.0  # while this alarm lasts
-        self._urgent = False  # did the last block that starved earn a page?
+        self._asked_for = False  # long prompts take the others' pages
+        self._starved_seconds = 0.0  # during this alarm
+        self._urgent = False  # the last starved block deserves a page
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def _begin(self) -> None:
-        """What is kept of one life of the engine."""
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
@@ -66,20 +65,20 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._awaited = 0.0  # share of the cache that requests which wait for KV hold
+        self._awaited = 0.0  # cache share of requests that wait for KV
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()  # once those from before were through
+        self._finished_late = Finished()  # without earlier requests
         self._starving = False
         self._starving_since_s = 0.0
-        self._rise_seconds: float | None = None  # as it was when the engine began to starve
-        self._unheld_rise_seconds: float | None = None  # as it was when that was found
-        self._waiting_first = 0.0  # ... then, too
+        self._rise_seconds: float | None = None  # at the start of starvation
+        self._unheld_rise_seconds: float | None = None  # when first found
+        self._waiting_first = 0.0  # at the start of starvation
         self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}  # by family
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
-        """Take a look in; the verdict changes at the end of a block only."""
+        """The verdict changes only at the end of a block."""
         if not look.known:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         comparison = self.baseline.update(
@@ -101,12 +100,11 @@ class EngineJudge:
 
     @property
     def compared(self) -> bool:
-        """Could the last block's steps be compared with fresh ones?"""
+        """Return True if the last block is comparable with fresh ones."""
         last = self.baseline.comparison
         return last is not None and last.slow_log_ratio is not None
 
     def export_state(self) -> dict[str, Any]:
-        """Return what was learnt of this engine as plain values."""
         return {
             "baseline": self.baseline.export_state(),
             "pages": self._pages.export_state(),
@@ -136,11 +134,11 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
+        """Restore the state of this very process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
-        if "waits" in state:  # kept since it is counted
+        if "waits" in state:  # absent in older states
             self._waits.restore(state["waits"])
         if "harm" in state:
             self.harm.restore(state["harm"])
@@ -163,7 +161,7 @@ class EngineJudge:
         self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
-        if "asked_for" in state:  # kept since it is asked
+        if "asked_for" in state:  # absent in older states
             self._asked_for = stored.flag(state["asked_for"])
             self._starved_seconds = stored.number(state["starved_seconds"])
         if "urgent" in state:
@@ -217,7 +215,7 @@ class EngineJudge:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
-        """Share of the KV cache in use beyond what as many running requests used when fresh."""
+        """Return the cache share beyond the fresh usage of as many requests."""
         block, past = comparison.block, self.baseline.throughput
         if not past.ready or block.kv_usage is None or past.running.value <= 0.0:
             return None
@@ -239,7 +237,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # While pages lack, few long requests make steps long: that alone is no slow engine.
+            # Without pages a few long requests make steps long: not a slow engine.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -280,7 +278,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # a look at an idle moment of the GPU takes nothing back
+            sharper = False  # an idle GPU retracts nothing
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
@@ -312,13 +310,13 @@ class EngineJudge:
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        # A queue while the alarm drains is of the recovery: those who come back are being served.
+        # A queue while the alarm drains is recovery.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
         cause = self._held(found, comparison)
-        if comparison.starved_now:  # what only drains wakes nobody
+        if comparison.starved_now:  # a draining queue does not page
             self._urgent = self._is_urgent(cause)
-        done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog runs off in bursts
+        done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog drains in bursts
         text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
         much = (
             f"is at {text}"
@@ -341,7 +339,7 @@ class EngineJudge:
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
-        """A bunch of long prompts takes the pages of others for a minute or two: that passes."""
+        """A bunch of long prompts takes others' pages for a minute or two."""
         if (
             cause.name in causes.OF_LOAD
             and self._asked_for
@@ -351,7 +349,6 @@ class EngineJudge:
         return cause.name not in causes.OF_OTHERS or self._queue_grew
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
-        """The cause changes only when another one was found for a while, in blocks that speak of it."""
         known = self._alarms[causes.CACHE].cause
         if known is None or known.name in causes.VAGUE or found.name == known.name:
             known, self._other_seconds = found, 0.0
@@ -367,7 +364,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # later, requests that come and go blur it
+        if self._unheld_rise_seconds is None:  # later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

@@ -1,8 +1,8 @@
-"""An engine that does what it always did, or what its siblings do, and needs far more requests at once to do it.
+"""An engine that needs far more concurrent requests for its usual work, or its siblings'.
 
-A slow engine keeps its requests longer, so more of them run at once (Little's law: requests running = rate · time in
-the engine). Where steps scatter widely, or it was slow from the first look, that load is one that it or its siblings
-never had. But the same tokens per second, of requests with contexts as long, once took a fraction of the requests.
+A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
+If steps scatter, or it was slow from its first scrape, that load has no precedent. But the same tokens per second, with
+contexts as long, once took a fraction of the requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,39 +16,39 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Tokens per second ÷ the usual, or the siblings', up to which an engine does no more."""
+"""Tokens per second ÷ the usual, or the siblings': up to this the work is equal."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""KV cache per running request ÷ the usual, or the siblings', up to which its requests are like those."""
+"""KV cache per running request ÷ the usual, or the siblings': up to this requests are alike."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Requests running, and step time, ÷ the siblings' from which that is said: routers spread requests unevenly."""
+"""Requests running, and step time, ÷ the siblings': routers spread requests unevenly."""
 
 GRAIN = log(1.5)
-"""Tokens per second within so much (log) of each other are one rate of work."""
+"""Tokens per second this close (log) are one rate of work."""
 
 RATES_MAX = 32
-"""Rates of work that are remembered: the most and the least of them differ by a factor of 400,000."""
+"""They cover a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""What a rate of work takes is averaged over so much of it."""
+"""Work averaged into a rate's usual cost."""
 
 TIMES_MIN = 3.0
-"""Requests running, and step time, ÷ the usual from which that is said: adapters, grammars and images cost up to half
-as much again, and what they make a batch grow by as much once more."""
+"""Requests running, and step time, ÷ the usual: adapters, grammars and images cost up to half more, and their larger
+batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""... and up to which it is learnt: what becomes slow must not become the usual on its way."""
+"""Up to this it is learnt as usual: a growing slowdown must not be."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must show it, too: the longer mean is still high when an engine is well again, and works off a queue."""
+"""The last half minute must show it too: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""What was found holds while the last half minute is beyond the first, at no more than the second of the usual work."""
+"""A finding holds while the last half minute is above the first, at no more than the second of the usual work."""
 
 
 class Work(NamedTuple):
-    """Means of what an engine does, and of what it needs for it."""
+    """An engine's mean work and its cost."""
 
     running: float = 0.0
     generated: float = 0.0  # tokens per second
@@ -69,11 +69,9 @@ class OwnWork:
 
     @property
     def known(self) -> bool:
-        """Return True if its means can be trusted."""
         return self._seconds >= KNOWN_SECONDS
 
     def add(self, block: Block) -> None:
-        """Take a block in."""
         if not (block.step_seconds and block.generated and block.running and block.kv_usage):
             return
         prompted = block.prompted or 0.0
@@ -109,7 +107,7 @@ class OwnWork:
 def beside_siblings(
     verdict: Verdict, works: Mapping[str, OwnWork], siblings: Sequence[str]
 ) -> Verdict:
-    """Return the verdict on one engine with what its siblings need for the same work."""
+    """Judge an engine by its siblings' cost of the same work."""
     own = works.get(verdict.engine or "")
     others = [each.now for name in siblings if (each := works.get(name)) and each.known]
     if own is None or not own.known or len(others) < SIBLINGS_MIN or verdict.state == FIRING:
@@ -134,12 +132,11 @@ def beside_siblings(
 
 
 def _times(now: Work, usual: Work) -> tuple[float, float]:
-    """Return requests running, and step time, ÷ the usual."""
     return now.running / usual.running, now.step_seconds / usual.step_seconds
 
 
 def _behind(now: Work, usual: Work, times: float, more: float) -> bool:
-    """Does it do at most so much `more` than usual, with contexts no longer, and need so many `times` as much for it?"""
+    """Return True if at most `more` × the usual work, with contexts no longer, costs `times` as much."""
     if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
         return False
     alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running

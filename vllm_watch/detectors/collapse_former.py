@@ -1,8 +1,8 @@
-"""Slow from the first minutes of a new process: beside what the process before it did at equal load.
+"""A new process that is slow from its start, against its predecessor at equal load.
 
-A new process has no fresh self yet. With the same model and configuration in the same place it is as fast as the one
-before. What differs unseen (another GPU, a flag that /metrics does not tell) is told, too, so this is a ticket, a page
-only where no such thing explains it, and never a reason for another restart.
+A new process has no healthy past, but the same model and configuration in the same place are equally fast. Unseen
+differences (another GPU, a flag missing from /metrics) are also found: so this is a ticket, a page if they cannot
+explain it, and never a reason for a restart.
 """
 
 from collections.abc import Mapping
@@ -15,45 +15,42 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Steps must take so much longer: while it warms up (caches are cold, kernels are chosen) a healthy process takes up to
-twice as long for minutes."""
+"""Warming up (cold caches, kernel selection) takes a healthy process up to twice as long for minutes."""
 
 SLOW_SECONDS = 15.0
-"""... in blocks that add up to so many seconds of work, without one between that is normal."""
+"""Sum of slow blocks, without a normal one between."""
 
 DEVIATIONS = 2.0
-"""... and beyond so many deviations of what the process before knew of this load."""
+"""Steps must also exceed this many deviations of the predecessor's."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""A block below is normal."""
+"""A block below is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""The first seconds of work are left out: the first request of each shape compiles or loads something."""
+"""Skipped: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""What was not found within so long is not looked for any more: another time of the day has another mix of requests. What
-was found ends only when steps are as short as they were."""
+"""Time to find it: later, another time of day has another mix of requests. A finding ends only when steps are as short
+as before."""
 
 UNSEEN_SECONDS = 60.0
-"""Without a block for so long that can be compared, nothing is known of it now."""
+"""Unknown without a comparable block for this long."""
 
 _PAGE = rule(PAGE, FORMER)
 
 
 @dataclass
 class _Life:
-    """One process beside the one before it."""
-
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # of vLLM: of the process before, of this one
+    versions: tuple[str | None, str | None]  # of vLLM: predecessor's, this process's
     at_s: float = 0.0  # of the last block
-    compared_s: float = 0.0  # of the last block that could be
+    compared_s: float = 0.0  # of the last comparable block
     worked_s: float = 0.0
     slow_s: float = 0.0
-    page_s: float = 0.0  # of work since the last block that was below the ratio of a page
-    since_s: float | None = None  # when the slow blocks began
+    page_s: float = 0.0  # work since the last block below the page's ratio
+    since_s: float | None = None  # start of the slow blocks
     log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
 
@@ -63,7 +60,7 @@ class _Life:
 
     @property
     def released(self) -> bool:
-        """Return True if the two are known to be different releases."""
+        """Return True if the vLLM releases are known to differ."""
         return None not in self.versions and self.versions[0] != self.versions[1]
 
 
@@ -74,7 +71,7 @@ class FormerLives:
         self._lives: dict[str, _Life] = {}
 
     def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
-        """Take in the blocks that this scrape has completed. `version`: of vLLM."""
+        """`version`: of vLLM."""
         for engine, baseline in baselines.items():
             life, former = self._lives.get(engine), baseline.former
             former.version_now = version or former.version_now
@@ -88,7 +85,6 @@ class FormerLives:
             del self._lives[gone]
 
     def judge(self, verdict: Verdict, at_s: float) -> Verdict:
-        """Return the verdict on one engine with what the process before it did."""
         life = self._lives.get(verdict.engine or "")
         if life is None or verdict.state == FIRING or not life.found:
             return verdict

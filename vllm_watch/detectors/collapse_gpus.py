@@ -1,6 +1,6 @@
-"""Are steps slow because of the GPU: heat, power, a clock that somebody lowered, another process? Pure helpers.
+"""Slow steps caused by the GPU: heat, power, a lowered clock, another process. Pure helpers.
 
-No restart cures any of these. Whose a process is follows from its tree: two vLLM on one GPU bear the same names.
+A restart cures none of these. Process trees tell engines apart: two vLLM on one GPU have the same names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,26 +16,26 @@ from vllm_watch.signals import stored
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
 )
-"""NVML's clock event reasons that mean trouble. The software power cap is normal on a busy GPU."""
+"""NVML clock event reasons of trouble; a busy GPU normally hits the software power cap."""
 
 CLOCK_SHARE_MAX = 0.8
-"""SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
+"""Share of the maximum SM clock: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""Of its maximum, where the usual clock is not known: an H100 that multiplies matrices without a pause meets its
-power limit of 700 W at 1367 of 1980 MHz, healthy (measured with driver 580.159)."""
+"""If the usual clock is unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of 700 W at
+1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
-"""Of each look while all is healthy: a clock is lowered some looks before its steps are found to be long."""
+"""Weight of a healthy scrape: clocks drop some scrapes before steps are found long."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
-"""SM share from which another process is felt; desktops and exporters stay at a per cent or two."""
+"""SM share of a neighbour; desktops and exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
-"""An engine core begins no later than this after its server: of two trees the one that did so is its own."""
+"""An engine core starts within this time of its server."""
 
 SKEW_SECONDS = 5.0
-"""The two clocks that say so are of one host, and count ticks."""
+"""Both clocks are of one host and count ticks."""
 
 _UNSEEN = Evidence(
     name="gpu",
@@ -51,7 +51,7 @@ _CLEAR = Evidence(
 
 @record
 class Fresh:
-    """The GPUs of an engine when it was well."""
+    """The GPUs of a healthy engine."""
 
     pids: frozenset[int] = frozenset()
     clocks: Mapping[str, float] = field(
@@ -60,7 +60,7 @@ class Fresh:
 
     @classmethod
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":
-        """As they are now; an idle GPU's clock says nothing."""
+        """Update from `before`, without idle GPUs' clocks."""
         pids = frozenset(p.pid for gpu in gpus for p in gpu.processes or ())
         clocks = dict(before.clocks)
         for gpu in gpus:
@@ -72,7 +72,7 @@ class Fresh:
 
     @classmethod
     def restored(cls, pids: Sequence[object], clocks: stored.Stored) -> "Fresh":
-        """Go on as it was kept. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         shares = {stored.text(uuid): stored.number(share) for uuid, share in clocks.items()}
         return cls(pids=frozenset(stored.count(pid) for pid in pids), clocks=shares)
 
@@ -80,7 +80,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """Why steps are slow. `server_start`: Unix time at which the API server's process began."""
+    """Return why steps are slow. `server_start`: Unix time at which the API server's process began."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -107,13 +107,13 @@ def of_slow_steps(
 
 
 def is_excused(cause: Cause | None) -> bool:
-    """Is the cause unknown because of something on the GPU that no restart would change?"""
+    """Return True if a GPU condition that outlasts restarts makes the cause unknown."""
     against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
 
 def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
-    """By heat, brake or slowdown, with a low clock; or by the power cap, with one much lower than usual under load."""
+    """Find a low clock with heat, brake or slowdown, or a power cap far below the usual clock."""
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
     if not reasons and not _capped(gpu):
         return None
@@ -136,7 +136,7 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
 
 
 def _clock_share(gpu: GpuSample) -> float | None:
-    """SM clock ÷ its maximum while the GPU works; None: not known."""
+    """Return SM clock ÷ its maximum while the GPU works."""
     idle = "gpu_idle" in (gpu.throttle_reasons or ()) or not gpu.utilization_ratio
     if idle or gpu.sm_clock_hz is None or not gpu.sm_clock_max_hz:
         return None
@@ -148,7 +148,7 @@ def _capped(gpu: GpuSample) -> bool:
 
 
 def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
-    """Is the clock low, and lower than when the engine was well, without heat or a power cap? Then somebody set it."""
+    """Find a clock lowered by an operator: below its healthy share without heat or a power cap."""
     share = None if _capped(gpu) else _clock_share(gpu)
     if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
         return None
@@ -168,7 +168,7 @@ def _strangers(gpu: GpuSample, server_start: float | None) -> list[tuple[GpuSamp
 
 
 def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequence[ProcessSample]:
-    """The engine's: of those with vLLM's names one tree; without such names the one that holds most memory."""
+    """Return the engine's: one tree with vLLM's names, else the tree with most memory."""
     trees = _trees([p for p in processes if _is_vllm(p)] or list(processes))
     if not trees:
         return ()
@@ -181,13 +181,13 @@ def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequ
 
 
 def _late_seconds(tree: Sequence[ProcessSample], server_start: float) -> float | None:
-    """How long after the server it began; None: not known, or it cannot be its."""
+    """Return None if unknown or implausible."""
     began = [p.create_time - server_start for p in tree if p.create_time is not None]
     return min(began) if began and -SKEW_SECONDS <= min(began) <= START_SECONDS_MAX else None
 
 
 def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
-    """Processes by tree: kin of each other, or in one container or service."""
+    """Group by kinship, container or service."""
     trees: list[list[ProcessSample]] = []
     for process in processes:
         kin = [tree for tree in trees if any(_are_kin(process, each) for each in tree)]
@@ -197,7 +197,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Are they of one engine? Where nothing is known of their parents, names must do."""
+    """Return True if both are of one engine. Names decide without parents."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

@@ -1,8 +1,7 @@
-"""Are steps slow because the engine waits for a CPU of its host? Pure helpers.
+"""Slow steps because the engine waits for a host CPU. Pure helpers.
 
-A neighbour on the host (another pod, a cron job, a build) or a CPU limit that is used up makes every step
-longer, on GPUs too: the engine core is a loop on the host. No restart cures that. How much of a slowdown the
-waiting explains is reckoned in signals/cpu_waits.py.
+A neighbour on the host (a pod, a cron job, a build) or an exhausted CPU limit makes every step longer, on GPUs too: the
+engine core loops on the host. A restart cures neither. signals/cpu_waits.py computes the share explained.
 """
 
 from dataclasses import replace
@@ -13,32 +12,30 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""At least this share of the slowdown (of its logarithm: 1.4 of 2.0 times) is time spent waiting for a CPU: then
-the host is the larger part of it. All of it is seldom seen, for what is counted is the wait of one thread and not of those who wait for it."""
+"""Share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1: waits of one thread count, not those of
+threads which wait for it."""
 
 HINTS_RATIO = 0.2
-"""From this share on it is no slow engine for sure, and no restart is advised: a fresh one would wait as well. Below,
-waiting is what a slow engine itself may bring about, by clients that come back and requests that pile up."""
+"""From this share no restart is advised: a fresh engine would wait too. Less may be an effect of a slow engine: clients
+retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Share of the periods of a CPU limit that were cut short from which the limit is named: a burst at the start of a
-prefill uses up one now and then."""
+"""Throttled share of CPU periods: the start of a prefill may exhaust one now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Steps that stay long for so long without any neighbour have another cause: smoothed waits fade in five blocks."""
+"""Steps this long without the neighbour have another cause: smoothed waits fade in five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
 
 class Outlived:
-    """Has the slowness outlived the neighbour that it was put down to?"""
+    """Detects slowness that outlives its neighbour."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        """`known`: the cause that was said; `found`: what speaks in this block. Where the host's CPUs are not
-        seen, nothing is known of what became of it."""
+        """`known`: the reported cause; `found`: this block's. Nothing follows without CPU data."""
         seen = any(each.name == _WAIT for each in found.evidence_for)
         if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
             self._seconds = 0.0
@@ -48,7 +45,7 @@ class Outlived:
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
-    """What the GPUs say (`found`) and what the host's CPUs say, together; None: those are not seen."""
+    """Combine the GPUs' cause with the CPU waits, if known."""
     if waited is None or found.name == THERMAL:
         return found
     told = _told(waited)
@@ -63,7 +60,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """What a one-line summary adds of it."""
+    """Return an addition to the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 
@@ -83,7 +80,6 @@ def _told(waited: Waited) -> Evidence:
 
 
 def _whose(waited: Waited) -> Evidence:
-    """The engine's own limit, or others on the host?"""
     share = waited.throttled_share
     if share is not None and share >= THROTTLED_SHARE_MIN:
         text = f"its CPU limit was used up in {share:.0%} of the periods: raise the limit of its container or service"

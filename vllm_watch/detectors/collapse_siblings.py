@@ -1,7 +1,7 @@
-"""Is it this engine, or all of its server's? They are the same hardware with the same model.
+"""One slow engine, or all of its server: siblings share hardware and model.
 
-What an engine was when fresh says nothing of one that was slow from the first look, and a small loss is lost in the
-wander of its own steps. Its siblings are the yardstick then: how long would their steps take at its load?
+An engine that was slow from its first scrape has no healthy past, and a small loss drowns in the wander of its own
+steps: so siblings' steps at its load are the yardstick.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,39 +16,38 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
+"""Step time ratio; request mixes differ by as much."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Longer than siblings' steps by so much for minutes is a loss; ..."""
+"""Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
-"""Of two engines alone nobody can say which is as it should be."""
+"""With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
-"""Each engine of a large server is compared with so many, evenly spread over its ranks: the cost of a look is
-proportional to their number, and the ranks of one node are not all that is asked."""
+"""Bounds the cost of a scrape; spread over the ranks, as one node's are not enough."""
 
 SPREAD_DEVIATIONS = 5.0
-"""... and beyond so many deviations of the siblings among themselves."""
+"""Deviations among the siblings that a loss must also exceed."""
 
 SMOOTH_SECONDS = 300.0
-"""Over which steps are compared: what requests differ by is averaged out."""
+"""Averages out differences between requests."""
 
 KNOWN_SECONDS = 600.0
-"""Of work until it is said."""
+"""Work before a finding: two smoothing windows."""
 
 _SPREAD_MIN = 0.015
-"""Siblings that agree by chance are still taken to differ by so much, in log step time."""
+"""Minimum spread, in log step time: siblings may agree by chance."""
 
 
 @dataclass
 class _Beside:
-    """One engine beside its siblings."""
+    """One engine compared with its siblings."""
 
-    log_ratio: float = 0.0  # of its steps to theirs at its load, smoothed
-    seconds: float = 0.0  # of work that this rests on
+    log_ratio: float = 0.0  # step time ÷ theirs at its load, smoothed
+    seconds: float = 0.0  # of work behind `log_ratio`
     at_s: float = 0.0  # of the last block
-    since_s: float | None = None  # when it was found to be slow
+    since_s: float | None = None  # when it was found slow
 
 
 class Siblings:
@@ -60,7 +59,6 @@ class Siblings:
         self._siblings: Mapping[str, Sequence[str]] = {}
 
     def look(self, baselines: Mapping[str, Baseline]) -> None:
-        """Take the blocks in that this look has completed."""
         for gone in self._known.keys() - baselines.keys():
             del self._known[gone]
         if (engines := tuple(baselines)) != self._engines:
@@ -71,7 +69,6 @@ class Siblings:
             self._compare(self._known.setdefault(engine, _Beside()), engine, baseline, baselines)
 
     def of(self, engine: str | None) -> Sequence[str]:
-        """Those that an engine is compared with."""
         return self._siblings.get(engine or "", ())
 
     def _compare(
@@ -97,8 +94,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """Return the verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine; `waits`:
-        requests wait at this one."""
+        """`ratios`: step time ÷ fresh, by engine; `waits`: its requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -110,7 +106,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # One that is slow makes the others look fast: that is not held against it twice.
+        # A slow engine makes siblings look fast; do not count that twice.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:
@@ -124,12 +120,11 @@ class Siblings:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """Weight of a block in a mean over SMOOTH_SECONDS that rests on `before_s` of work so far."""
+    """Return a block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
     return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 
 def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Those that each engine is compared with."""
     count = len(engines)
     others = min(SIBLINGS_MAX, count - 1)
     steps = [1 + number * (count - 1) // others for number in range(others)]
@@ -140,7 +135,7 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
-    """How long a step at this load takes by a sibling's model; where it never met the like, at most."""
+    """Return an upper bound if the load is unfamiliar."""
     if model is None or not model.ready:
         return None
     if model.familiar(*load):

@@ -1,6 +1,6 @@
-"""Speculative decoding whose drafts are accepted no more: each step takes as long as ever and yields fewer tokens.
+"""Speculative decoding with rejected drafts: steps take as long and yield fewer tokens.
 
-Steps do not tell it, so it is followed by the share of drafted tokens that is accepted, against what is usual here.
+Steps do not show it, so the accepted share of drafted tokens is compared with the usual.
 """
 
 from collections.abc import Sequence
@@ -12,38 +12,37 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Of drafting, before anything is called usual: prompts differ from minute to minute."""
+"""Drafting before a usual is known: prompts differ from minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
-"""The usual share follows the mix of requests within hours; ..."""
+"""The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""... half of it is beyond that: another mix of requests was seen to cost a third."""
+"""Share of the usual: another mix of requests cost a third."""
 
 USUAL_MIN = 0.2
 """An n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""A batch of odd prompts is done sooner. Where the engine is slow all the same, nothing is waited for: a slow engine is
-advised to be restarted after so long, and this is what no restart changes."""
+"""A batch of odd prompts ends sooner. Skipped if the engine is slow as well: a restart would be due then, which does
+not cure this."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
-"""What has been so for so long is usual now."""
+"""A share that lasts this long becomes the usual one."""
 
 
 @dataclass(slots=True)
 class Acceptance:
-    """Of one engine. The shares are those of its signal window."""
+    """Follows one engine's window."""
 
     usual: float = 0.0
-    learnt_s: float = 0.0  # seconds of drafting
+    learnt_s: float = 0.0  # of drafting
     last_s: float | None = None
     low_since_s: float | None = None
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
-        """Take one look; what it has fallen to."""
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
-        if share is None:  # nothing is drafted: not known
+        if share is None:  # nothing drafted: unknown
             return None
         low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
         if not low:
@@ -68,13 +67,13 @@ class Acceptance:
 
 
 class Acceptances:
-    """Of all engines of one target."""
+    """Follows all engines of one target."""
 
     def __init__(self) -> None:
         self._engines: dict[str, Acceptance] = {}
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """The verdicts; where acceptance has fallen and no better cause is known, with that one."""
+        """Add this cause if acceptance has fallen and no better one is known."""
         engines = view.signals.engines
         self._engines = {name: self._engines.get(name) or Acceptance() for name in engines}
         fallen = {

@@ -1,7 +1,7 @@
-"""Requests that run and never get a token, while others come and go.
+"""Requests that run without getting a token, while others come and go.
 
-Of those who run, as many decode as there are tokens in a step, and as many are still being prefilled as Little's
-law says: the times to first token that add up in a second. Whoever is left over for minutes is stuck.
+Running requests decode (a token each per step) or are prefilled (Little's law: times to first token that add up in a
+second). Those left over for minutes are stuck.
 """
 
 from collections import deque
@@ -11,20 +11,19 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""So many requests, and so much more of those who run than usually: gauges are read between steps, and long steps
-have more in them than short ones."""
+"""Stuck requests, and their share beyond the usual: gauges are read between steps, and more in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""What is usually left over is the median of the last hour's minutes, and known after so many."""
+"""The usual is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""In each of so many minutes: nobody waits as long for a token, and a long prompt is computed by then."""
+"""In each of these minutes: no request waits as long for a token, or computes a prompt."""
 
 TOKENS_MAX = 1.1
-"""With more tokens than that a step for each that runs it is speculative decoding, whose yield changes: not judged."""
+"""More tokens per request and step mean speculative decoding, whose yield varies: not judged."""
 
 _MINUTE_SECONDS = 60.0
-"""Work per value: in one, every healthy request gets tokens many times."""
+"""In a minute of work every healthy request gets many tokens."""
 
 
 class Stuck:
@@ -36,15 +35,14 @@ class Stuck:
             0.0,
             0.0,
             0.0,
-        ]  # of the minute under way: seconds, running, decoding, prefilling
-        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # in a step, of each that runs
+        ]  # of the current minute: seconds, running, decoding, prefilling
+        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
         self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares left over
         self._minutes: deque[tuple[float, float]] = deque(
             maxlen=MINUTES
-        )  # share beyond it, running
+        )  # share beyond the usual, running
 
     def add(self, block: Block) -> None:
-        """Take a block in."""
         if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:
             self._minutes.clear()
             self._sums = [0.0, 0.0, 0.0, 0.0]
@@ -60,7 +58,7 @@ class Stuck:
                 self._close(running / seconds, decoding / running, prefilling / running)
 
     def _close(self, running: float, decoding: float, prefilling: float) -> None:
-        """A minute is over; of the `running` so many got a token in a step, and so many computed their prompt."""
+        """`decoding` requests got tokens, `prefilling` computed prompts."""
         self._tokens.append(decoding)
         if median(self._tokens) > TOKENS_MAX:
             self._minutes.clear()
@@ -73,7 +71,6 @@ class Stuck:
             self._usual.append(share)
 
     def found(self) -> Evidence | None:
-        """How many are stuck; None: nobody, as far as is seen."""
         if len(self._minutes) < MINUTES:
             return None
         share = min(beyond for beyond, _ in self._minutes)

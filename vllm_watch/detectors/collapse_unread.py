@@ -1,4 +1,4 @@
-"""For how long have most pages in use been held by nobody who runs? Then a restart frees them."""
+"""How long running requests have held too few of the pages in use. A restart frees the rest."""
 
 from math import exp
 
@@ -8,16 +8,16 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
+"""Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""... and for so long where the usual step time is not known: one prompt among many may hide then, and takes no longer."""
+"""Used without a usual step time: one prompt among many may hide, for no longer than this."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
+"""Without token counts of finished requests: steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""... and so many standard deviations of the model at this load, which it may never have met."""
+"""They must also be shorter by this many deviations of the model, which may not know this load."""
 
 
 class Unread:
@@ -28,14 +28,13 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        """For so long that no prompt under way can be it?"""
+        """Return True if it lasts longer than a prompt takes."""
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """Take a block in. `unheld`: share of the cache for which no request in flight accounts; `quiet_ratio`:
-        smoothed log ratio of step time."""
+        """`unheld`: share of the cache without requests in flight; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
@@ -46,13 +45,13 @@ class Unread:
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
-            return  # perhaps a prompt under way, which makes steps long: neither said nor denied
+            return  # inconclusive: a prompt may make steps long
         counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Do steps not take the time to read most pages in use? Then nobody who runs holds them."""
+    """Return True if steps are too short to read most pages in use: no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

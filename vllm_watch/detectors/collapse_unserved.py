@@ -1,4 +1,4 @@
-"""Troubles that need no yardstick of this engine's own: it crawls, or every client leaves before its answer is complete."""
+"""An engine that crawls, or whose every client leaves before its answer is complete: judged without a past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,32 +6,31 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A step for few tokens reads the weights once. GPUs read all of their memory in 20 to 60 ms, those that share the
-host's in half a second."""
+"""A step for few tokens reads the weights once. GPUs read all memory in 20 to 60 ms, those with shared host memory in
+0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Few tokens, which cost a step nothing beside the weights."""
+"""Few tokens cost nothing compared with reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Of work, in which every step was so."""
+"""Work, all of it this slow."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Requests aborted, and time, without one that finished: some clients hang up by chance, not all of them for minutes."""
+"""Aborts and time without a finish: some clients hang up by chance, not all for minutes."""
 
 
 class Unserved:
-    """Follows one life of an engine."""
+    """Follows one process of an engine."""
 
     def __init__(self) -> None:
         self._crawled_s = self._step_seconds = 0.0
         self._tokens = 0.0
-        self._done: float | None = None  # requests finished, when the last one was seen to be
-        self._aborted = self._at_s = 0.0  # then
-        self._last, self._last_s = 0.0, 0.0  # aborted so far, and when the last one was
+        self._done: float | None = None  # finished requests, at the last finish
+        self._aborted = self._at_s = 0.0  # at the last finish
+        self._last, self._last_s = 0.0, 0.0  # aborted so far; time of the last
         self.left: Evidence | None = None
 
     def add(self, block: Block) -> None:
-        """Take a block in."""
         step, tokens = block.step_seconds, block.tokens_per_step
         if not step or tokens is None:
             self._crawled_s = 0.0
@@ -41,7 +40,6 @@ class Unserved:
         self._step_seconds, self._tokens = step, tokens
 
     def look(self, at_s: float, sample: EngineSample, *, known: bool) -> None:
-        """Take in how requests ended."""
         ends = sample.request_success
         if ends is None:
             return
@@ -60,7 +58,6 @@ class Unserved:
             self.left = Evidence(name="requests_aborted", value=count, expected=0.0, text=text)
 
     def crawls(self) -> Evidence | None:
-        """Return how long a step takes; None if that is not absurd."""
         if self._crawled_s < CRAWL_SECONDS:
             return None
         text = f"{self._step_seconds:.2f} s for a step of {self._tokens:.0f} tokens, far longer than any GPU needs to read its whole memory"

@@ -1,7 +1,6 @@
-"""The one table of what makes a finding louder than a ticket, by how much, for how long, and whom it harms.
+"""All consequences beyond a ticket: by how much, for how long, and if users are harmed.
 
-A tester finds that something takes longer than a yardstick allows, and describes it as a `Shift`. How loud it is, and
-if a restart is advised, follows from `RULES` alone.
+A detector describes a slowdown as a `Shift`; `RULES` decide.
 """
 
 from collections.abc import Sequence
@@ -19,16 +18,14 @@ PAGE, RESTART = "page", "restart"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a shift needs for a consequence."""
+    """The minimum of a consequence."""
 
     consequence: str
     yardstick: str
     times: float  # at least
-    seconds: float  # of work, at least, during which it was so
-    harm: bool = True  # only where users are harmed (signals/harm.py)
-    curable: bool = (
-        False  # only where a fresh process is known to be faster, and no cause outside explains it
-    )
+    seconds: float  # of work, at least
+    harm: bool = True  # users are harmed (signals/harm.py)
+    curable: bool = False  # only if a fresh process is known to be faster, without an outside cause
 
     @property
     def log_ratio(self) -> float:
@@ -41,36 +38,35 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""By yardstick, the quietest first; each needs the one before it.
+"""By yardstick, mildest first; each needs the one before it.
 
 1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a day at 1.45, one at 1.6,
-none at 1.7 in 24 seeds). 40 s: a burst of images is over by then. 120 s: a restart costs minutes of loading and every
-request in flight. 1.45 beside siblings, which share load and hardware, after as long as it takes to know them. 3.0
-beside the process before: no other GPU of the fleet, nor a flag, costs that, and no warm-up takes 180 s; all its users
-have had is that process, so it harms them.
+none at 1.7 in 24 seeds). 40 s: a burst of images ends sooner. 120 s: a restart costs minutes of loading and every
+request in flight. 1.45 for siblings, which share load and hardware, after the time to know them. 3.0 for the
+predecessor: no other GPU of the fleet or flag costs as much, no warm-up takes 180 s, and all users are harmed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """What a tester found: by how much, for how long and beside what it takes longer."""
+    """A slowdown: by how much, for how long, against which yardstick."""
 
     yardstick: str
     log_ratio: float
-    seconds: float  # of work, without a block below the ratio of a page
+    seconds: float  # of work, without a block below the page's ratio
     harmed: bool
     curable: bool = False
 
 
 def rule(consequence: str, yardstick: str) -> Rule:
-    """Return the rule for a consequence beside a yardstick."""
+    """Return the rule against a yardstick."""
     return next(
         each for each in RULES if (each.consequence, each.yardstick) == (consequence, yardstick)
     )
 
 
 def fulfilled(shift: Shift) -> Sequence[str]:
-    """Return the consequences beyond a ticket, the quietest first."""
+    """Return the consequences beyond a ticket, mildest first."""
     found: list[str] = []
     for each in RULES:
         if each.yardstick == shift.yardstick:
@@ -81,7 +77,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 
 
 def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return the rule that spoke, and the next one with what it lacks. `reached`: consequences of the shift so far."""
+    """Return the rule that applies, and the next with its unmet condition."""
     said = reached[-1] if reached else "ticket"
     text = (
         f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"

@@ -1,8 +1,7 @@
-"""What was asked of a server before it went: in use, idle, or emptied on purpose.
+"""Demand on a server before it went: in use, idle, or drained on purpose. A witness for `engine_down`.
 
-A crash meets a server at work. Whoever ends one on purpose sends its requests elsewhere first, or lets
-it finish what it has: then nothing new is admitted for longer than chance explains, or new requests are
-aborted, and only then does its port close. A witness for `engine_down`.
+A crash hits a server at work. An operator drains it: nothing is admitted for longer than chance explains, or new
+requests are aborted; then its port closes.
 """
 
 from collections import deque
@@ -16,42 +15,42 @@ from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Silence in which so many requests should have come: by chance (Poisson) one in a thousand is as long."""
+"""Missed arrivals that chance (Poisson) explains once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Shorter silences come from how clients and looks fall together. Orchestrators wait as long or longer
-between taking a server out of service and ending it."""
+"""Clients' and scrapes' timing causes shorter silences. Orchestrators wait this long or longer between draining and
+stopping a server."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Silence in which so many should have come is no sign yet: one in twenty is as long by chance."""
+"""Missed arrivals that chance explains once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
-"""What was in flight lately is averaged over this much time."""
+"""Averages recent requests in flight."""
 
 RATE_SECONDS = 300.0
-"""The usual rate of arrivals is averaged over this much time in use."""
+"""Averages arrivals in use."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""A silence is usual for this server when so many of the last ones were as long: it outlived those."""
+"""A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""What runs has at least halved since requests were admitted, where anything still runs."""
+"""Running requests have at least halved since the last admission."""
 
 RUNNING_SHARE = 0.3
-"""What ran is averaged over some three looks at which something was admitted."""
+"""Weight of a scrape: averages about three with admissions."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server of which clients seldom go away, and that aborts several requests at once while it empties, was
-told to end (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
+"""Few client aborts before, and several at once while it drains: it was told to stop (SIGTERM with --shutdown-timeout:
+vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""After so long without a look at all, or without a way to it, it is not known what was asked of it at its end."""
+"""After this long without polls or a route, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
-"""Requests finished, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
+"""Finished requests, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
 
 
 _FLAGS = ("known", "aborting", "_served")
@@ -60,38 +59,37 @@ _NUMBERS = (
     "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
     "_usual_s", "_canaries",
 )  # fmt: skip
-_LATER = ("_lately", "_step_s", "_blind_s")  # kept since they count: an older state lacks them
+_LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 
 @dataclass(slots=True)
 class Demand:
-    """Follows what one server is asked for, our own canaries apart."""
+    """Follows the demand on one server, without the watcher's canaries."""
 
     in_flight: float = 0.0  # running and waiting, at the last answer
     waiting: float = 0.0
-    idle_s: float = 0.0  # for how long nobody had asked anything; 0 where it is not known
-    silence_s: float = 0.0  # for how long nothing had been admitted
-    known: bool = False  # was it looked at shortly before it went?
+    idle_s: float = 0.0  # since the last demand; 0 if unknown
+    silence_s: float = 0.0  # since the last admission
+    known: bool = False  # it was polled shortly before it went
     aborting: bool = False
     _rate: float = 0.0  # requests per second, in use
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_usual: float = 0.0  # averaged over the last admissions
+    _running_usual: float = 0.0  # at the last admissions
     _running: float = 0.0
-    _served: bool = False  # were tokens generated since the look before?
+    _served: bool = False  # tokens since the poll before
     _at_s: float | None = None
-    _t: float | None = None  # Unix time of the last look
-    _usual_s: float = 0.0  # between looks
+    _t: float | None = None  # Unix time of the last poll
+    _usual_s: float = 0.0  # between polls
     _lately: float = 0.0  # in flight, averaged
     _step_s: float = 0.0  # between the last two answers
-    _blind_s: float = 0.0  # from the last answer to the first look without one
-    _canaries: float = 0.0  # that may still be counted
+    _blind_s: float = 0.0  # from there to the first poll without one
+    _canaries: float = 0.0  # not yet counted by vLLM
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
     def export_state(self) -> dict[str, Any]:
-        """Return all as plain values."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}
         return state | {
             "_counts": self._counts and list(self._counts),
@@ -100,7 +98,7 @@ class Demand:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Demand":
-        """Go on as it was kept. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         demand = cls()
         for name in _NUMBERS:
             setattr(demand, name, stored.number(state[name]))
@@ -120,15 +118,13 @@ class Demand:
         return demand
 
     def missed(self, view: View) -> None:
-        """The first look without an answer."""
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """For so long there was no way to it: what was asked of it at its end is known no better than without looks."""
+        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:
-        """A look with one."""
         passed_s, self.known = self._tick(view), True
         engines = reading.engines
         self._running = sum(each.requests_running or 0.0 for each in engines)
@@ -161,7 +157,7 @@ class Demand:
         self._silence(view.at_s, prompted, finished)
 
     def _tick(self, view: View) -> float | None:
-        """Seconds since the look before; None where nothing is known of that time."""
+        """None: that time is unknown."""
         before, self._at_s = self._at_s, view.at_s
         before_t, self._t = self._t, view.observation.t
         if before is None or not view.known:
@@ -169,9 +165,9 @@ class Demand:
             return None
         passed_s = view.at_s - before
         limit_s = self._gap_s
-        usual_s = min(passed_s, limit_s)  # a pause is no interval
+        usual_s = min(passed_s, limit_s)  # a pause is not an interval
         self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
-        # A host that was suspended has no monotonic time of it; its Unix time has.
+        # A suspended host's monotonic clock stops; Unix time does not.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
         if max(passed_s, slept_s) > limit_s:
             self.known = False
@@ -203,8 +199,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # While it is idle, what was prompted was our own canary. Without a count of prompts, what ends
-        # is taken for what begins.
+        # Prompts to an idle engine are canaries. Without prompt counts, finishes stand for arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -215,22 +210,20 @@ class Demand:
 
     @property
     def usual_silence_s(self) -> float:
-        """The longest silence that is nothing special here: it had its like, and went on."""
+        """Return the longest silence after which service resumed as usual."""
         if len(self._silences) < SILENCES_USUAL:
             return 0.0
         return sorted(self._silences)[-SILENCES_USUAL]
 
     @property
     def _missed(self) -> float:
-        """Requests that should have come since the last did."""
         return self._rate / self._rate_weight * self.silence_s if self._rate_weight else 0.0
 
     @property
     def at_work(self) -> float:
-        """Requests in flight lately, of a server to which they came until it went; 0: that was not seen.
+        """Return requests in flight recently, if arrivals lasted until it went; else 0.
 
-        A look meets few of them by chance. Whoever empties a server before its end lets it go without
-        requests for longer than was not looked at here.
+        One poll meets few of them by chance. A drained server spends more than a poll interval without requests.
         """
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
@@ -238,7 +231,7 @@ class Demand:
 
     @property
     def drained(self) -> Evidence | None:
-        """What says that its requests went elsewhere before it ended; None: nothing does."""
+        """Return evidence that its requests were moved away."""
         if not self.known:
             return None
         if self.aborting:
@@ -283,6 +276,5 @@ def _grown(before: float | None, now: float | None) -> float | None:
 
 
 def _aborted_share(counts: Counts) -> float:
-    """Share of all requests that were aborted."""
     finished, aborted = counts[0], counts[3]
     return aborted / finished if finished else 0.0

@@ -1,7 +1,7 @@
-"""Failed health checks, and whether tokens move meanwhile; a helper of `engine_down`.
+"""Failed health checks, and whether tokens still flow. A helper of `engine_down`.
 
-A dead engine core generates nothing. A server whose tokens flow while /health says 503 serves its users: something
-else is wrong with it (its health check, a proxy, a plugin), and a restart would cut them off.
+A dead engine core generates nothing. If tokens flow while /health returns 503, something else is broken (the check, a
+proxy, a plugin), and a restart would cut users off.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,18 @@ _SERVER_ERROR = 500
 
 @dataclass(slots=True)
 class Health:
-    """One row of failed health checks."""
+    """One series of failed health checks."""
 
-    failed_s: float | None = None  # the last failed one, on the timeline; None: never
+    failed_s: float | None = None  # the last failure, on the timeline; None: never
     failed_looks: int = 0
-    moving_looks: int = 0  # at which tokens had moved since the look before, in this row
+    moving_looks: int = 0  # with new tokens
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
-    told_dead: bool = False  # was it called dead in this row?
-    in_hand: float = 0.0  # requests that ran or waited at the last scrape
+    told_dead: bool = False  # reported as dead
+    in_hand: float = 0.0  # running or waiting at the last scrape
     _tokens: float | None = None
 
     def look(self, view: View) -> None:
-        """Take one look in."""
         health = view.observation.health
         failed = health is not None and (health.status or 0) >= _SERVER_ERROR
         if health is not None and not failed:
@@ -54,7 +53,7 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Is the engine core dead? One that was seen to serve in this row is silent for so long, with work."""
+        """Return True if still for `looks` checks; and for `patience_s`, with work, if it served meanwhile."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks
@@ -64,5 +63,4 @@ class Health:
         return True
 
     def serves(self, looks: int) -> bool:
-        """Do tokens flow though the check fails?"""
         return self.moving_looks >= looks

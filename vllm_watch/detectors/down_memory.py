@@ -1,8 +1,7 @@
-"""What `engine_down` remembers when the watcher is restarted: how it last saw the server, and its habits.
+"""State of `engine_down` across restarts of the watcher.
 
-A server that answered a minute ago and refuses now has gone. Without this memory it would be taken for
-one that starts, for half an hour. But it went while nobody looked, perhaps together with the watcher,
-on purpose: so it pages only when it stays away for longer than this server takes to start.
+A server that answered a minute ago and refuses now has gone; without this state it would count as starting, for half an
+hour. It went unobserved, perhaps on purpose with the watcher: so it pages only if it is away longer than a start takes.
 """
 
 from collections import deque
@@ -19,28 +18,28 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
-"""Of the form in which its memory is kept: what was kept in another one is left out."""
+"""Format of the stored state; others are ignored."""
 
 AWAY_SECONDS_MAX = 600.0
-"""A watcher that was away for longer knows no more of a server that refuses than one which has just begun:
-it may have been stopped, moved or scaled to zero meanwhile. Updates and restarts of the watcher take less."""
+"""Later, a server that refuses may have been stopped, moved or scaled to zero. Updates and restarts of the watcher take
+less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Bound of what is learnt of absences: a week covers the weekend."""
+"""A week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Bounds of what is remembered; what happened longer ago says little of today's server."""
+"""Older events say little about today's server."""
 
 OF_ADDRESS = ("earlier",)
-"""What holds for the address at which the server was, and for no other."""
+"""It holds only for the server's address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")
 
 
 def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the detector's variables `of` as plain values."""
+    """Return the variables `of` as plain values."""
     run = of["_run"]
     return {
         "version": STATE_VERSION,
@@ -58,9 +57,9 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
-    """The detector's variables, `away_seconds` after they were kept. Raises one of stored.DAMAGE."""
+    """Return the variables. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
-    variables["_earlier"] = Earlier.restored(state.get("earlier"))  # kept since it counts
+    variables["_earlier"] = Earlier.restored(state.get("earlier"))  # absent in older states
     demand = Demand.restored(stored.mapping(state["demand"]))
     followed: dict[str, Any] = {
         **{"_" + name: stored.number_or_none(state[name]) for name in _TIMES},
@@ -75,12 +74,12 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # if it is gone now, it went while nobody looked
+        demand.known = False  # it went unobserved, if it is gone
     return variables | followed
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """What holds for a day and for every server of a group. Raises one of stored.DAMAGE."""
+    """Return those for a day and for all servers of a group. Raises one of stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)
@@ -92,16 +91,13 @@ def learnt(state: stored.Stored) -> dict[str, Any]:
 
 
 def _run(told: Any) -> Run | None:
-    """The row of looks without an answer that it was in."""
     if told is None:
         return None
     return Run(
         began_s=stored.number(told["began_s"]),
         said=stored.text(told["said"]),
         looks=stored.count(told["looks"]),
-        mute=stored.count(
-            told.get("mute", 0)
-        ),  # this, mute_s and held: kept since they are told apart
+        mute=stored.count(told.get("mute", 0)),  # this, mute_s and held: absent in older states
         mute_s=stored.number(told.get("mute_s", told["began_s"])),
         held=stored.count(told.get("held", 0)),
         refused=stored.count(told["refused"]),

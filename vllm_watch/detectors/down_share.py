@@ -1,9 +1,9 @@
-"""The share of calls that a server answers: one of its API server processes hangs, and others answer; a helper of `engine_down`.
+"""The share of answered calls: one API server process hangs, others answer. A helper of `engine_down`.
 
-The kernel hands each new connection to one of the processes, and only the first call on it tells of another one. So a part of the calls gets no answer, by chance, and
-those in between are answered at once. One event loop that is busy is late with all it has, silent for a while, and late
-again; a network that loses packets is late more often than silent; a watcher that is short of CPU knows it.
-A sequential test of the two shares (Wald, 1945; Page, 1954) adds up what each call says.
+The kernel gives each new connection to one process, and only its first call can reach another. So some calls get no
+answer, those between are answered at once. A busy event loop is late with everything, silent for a while, and late
+again; a lossy network is late more often than silent; a watcher short of CPU knows it. A sequential test of the two
+shares (Wald, 1945; Page, 1954) sums up the calls.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -17,22 +17,22 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.signals import stored
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""One process of eight hangs; and the most that healthy servers were seen to leave unanswered (8 of 622 scrapes)."""
+"""One process of eight hangs; healthy servers left at most 8 of 622 scrapes unanswered."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""What one call adds to the log of the odds. Calls in a row without an answer are one silence, whatever its cause."""
+"""Added to the log odds. Consecutive calls without an answer are one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""... and a late answer, or a call that never reached it: where packets are lost or one event loop is busy, more calls are
-late than lost. So one of them answers for two silences."""
+"""For a late answer or a call that did not arrive: packet loss or a busy event loop makes more calls late than lost, so
+one cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""Polls this far apart meet the end of a silence that ends by itself as a late answer, at least every other time: a call waits
-for 4 s. Beyond that silences between two polls look like one process of several, and no restart is advised unless
-/metrics was answered at once while /health, asked at the same moment, was not."""
+"""At this distance at least every other poll meets the late end of a passing silence: a call waits for 4 s. Beyond it,
+such silences resemble one process of several: a restart is advised only if /metrics was answered at once while a
+simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Odds from which it pages, and from which a restart is advised: it cuts off those whom the other processes serve."""
+"""Odds for a page, and for a restart, which cuts off the other processes' users."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 
@@ -44,22 +44,19 @@ class Share:
     level: float = 0.0  # log odds, between 0 and ADVISE
     is_open: bool = False
     is_advised: bool = False
-    began_s: float = 0.0  # since then
+    began_s: float = 0.0  # start of the counts
     calls: int = 0
     unanswered: int = 0
     _at_s: float | None = None  # the poll before
-    _close: bool = False  # ... was it CLOSE_SECONDS ago at most?
-    _mute: list[bool] = field(
-        default_factory=lambda: [False, False]
-    )  # were the last /metrics and /health?
+    _close: bool = False  # at most CLOSE_SECONDS ago
+    _mute: list[bool] = field(default_factory=lambda: [False, False])  # last /metrics and /health
 
     def export_state(self) -> dict[str, Any]:
-        """Return all as plain values."""
         return asdict(self)
 
     @classmethod
     def restored(cls, told: Any) -> "Share":
-        """Go on as it was kept; anew if nothing was. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
         return cls(
@@ -69,7 +66,7 @@ class Share:
         )  # fmt: skip
 
     def look(self, view: View, waiting: float) -> None:
-        """Take one look in; `waiting`: requests at the last answer."""
+        """`waiting`: requests at the last answer."""
         scrape, health = view.observation.scrape, view.observation.health
         self._close = self._at_s is not None and view.at_s - self._at_s <= CLOSE_SECONDS
         self._at_s = view.at_s
@@ -94,7 +91,7 @@ class Share:
         self.is_advised = self.level >= (SURE if self.is_advised else ADVISE)
 
     def _falls_silent(self, call: Call, view: View) -> bool:
-        """Return True if a new connection got no answer, where the call before did."""
+        """Return True if a new connection got no answer, unlike the call before."""
         which = int(call is view.observation.health)
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known
@@ -105,7 +102,7 @@ class Share:
         self.unanswered += silent
 
     def judge(self, found: Verdict, at_s: float) -> Verdict:
-        """Return what is to be said; `found`: what the last row of looks says."""
+        """Return the verdict. `found`: the one on the current silence."""
         severe = found.state == FIRING and (found.cause != "api_hang" or found.severity == "page")
         if severe or not self.is_open:
             return found

@@ -1,4 +1,4 @@
-"""What is said of a server that does not answer, where it takes no more than what is seen; a helper of `engine_down`."""
+"""Verdicts on a silent server. A helper of `engine_down`."""
 
 from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
@@ -18,12 +18,12 @@ NEEDS = Needs(
 
 
 def unknown(summary: str) -> Verdict:
-    """Nothing that can be judged yet."""
+    """Not judged yet."""
     return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """It has refused since we look: it starts, and then is a ticket."""
+    """It has always refused: it is starting, later a ticket."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """It serves, as it did before each crash: not down now, and not over yet."""
+    """It serves, as before each crash: neither down nor recovered."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -76,7 +76,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """/health has failed at so many scrapes in a row; `needs_hands`: what is wrong with a GPU no restart cures."""
+    """`needs_hands`: a restart does not cure the GPU."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

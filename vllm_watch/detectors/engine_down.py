@@ -1,12 +1,12 @@
-"""A server that does not answer: crashed, hung, unreachable, crashing again and again, or dead inside.
+"""A server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
 
-What silence means depends on how it comes. vLLM's API server exits when its engine core dies, so a
-crash is a port that refuses. While it loads it refuses too, for up to 20 minutes, so a server that
-was never seen to answer is starting. A server that is stopped, or whose event loop is blocked, takes
-connections and says nothing; so does, for some seconds, one that thousands of requests wait for.
+The kind of silence decides. vLLM's API server exits when its engine core dies, so a crash is a port that refuses. It
+also refuses while loading, for up to 20 minutes, so a server that never answered is starting. A stopped server, or one
+with a blocked event loop, accepts connections without a response; so does, for some seconds, one with thousands of
+waiting requests.
 
-Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped:
-time-outs only). Runbook: docs/detectors/engine_down.md.
+Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
+Runbook: docs/detectors/engine_down.md.
 """
 
 from collections import deque
@@ -36,12 +36,12 @@ from vllm_watch.signals.loading import START_SECONDS, Loading
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""A server whose engine core has died serves a /metrics without it until it exits, within seconds: for so long
-what it leaves out is not taken for its word."""
+"""A server exits within seconds of its engine core's death; until then /metrics lacks the engine, which proves
+nothing."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""A crash that cut off so many requests cost users something; below that the server was idle or nearly."""
+"""Users were harmed if this many were cut off."""
 
 
 class Detector:
@@ -51,8 +51,8 @@ class Detector:
         self._settings = settings
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
-        self._answered_s: float | None = None  # the last look with an answer; None: never
-        self._engines_s = float("-inf")  # the last look at which /metrics had an engine
+        self._answered_s: float | None = None  # None: never
+        self._engines_s = float("-inf")  # last /metrics with an engine
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -61,10 +61,10 @@ class Detector:
         self._busy = False
         self._health = Health()
         self._share = Share()
-        self._crashed = False  # was the present run called a crash?
+        self._crashed = False  # this silence was reported as a crash
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._away_s = 0.0  # the longest absence that began unused and ended by itself
+        self._away_s = 0.0  # longest that began unused and ended by itself
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -121,7 +121,6 @@ class Detector:
         return Verdict(state=CLEAR, kind=KIND)
 
     def _end_of(self, run: Run, view: View) -> None:
-        """It answers again: learn from how long that took."""
         lasted_s = view.at_s - run.began_s
         if run.refused:
             self._up_since_s = view.at_s
@@ -143,18 +142,17 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # A port that opens and closes while it starts; an address that goes with what was stopped.
+            # A port opens and closes during a start; an address goes with a stopped server.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation):
-            self._earlier.refuses = False  # there is somebody who speaks for a server that is away
+            self._earlier.refuses = False  # a proxy answers for a missing server
             if self._answered_s is not None:
                 return self._absent(view, run)
         return unknown(f"/metrics cannot be read: {run.said}")
 
     def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
-        """Take one more look in. Was nothing at all heard at it?"""
         began_s, mute = run.began_s, run.hear(call, at_s)
         if self._demand.drained is None and not self._is_idle():
             self._demand.unseen(run.began_s - began_s)
@@ -191,14 +189,14 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """How long who refuses may start; after a long time unseen, as long as one of whom nothing is known."""
+        """Return how long it may take to start; after a long unobserved time, as for an unknown server."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
         return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
-        """It was stopped on purpose: a ticket once it stays away for longer than a start takes."""
+        """Stopped on purpose: a ticket if it is away longer than a start takes."""
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -227,7 +225,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first life began before we looked, or ran for long: only lives after a crash count.
+        # The first life began unobserved, or was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -239,7 +237,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have fallen idle and been taken away as before, while nobody looked.
+        # It may have gone idle and been scaled down unobserved, as before.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)
@@ -265,14 +263,14 @@ class Detector:
         )
 
     def _is_idle(self) -> bool:
-        """Had it been unused for so long that an autoscaler may have taken it?"""
+        """Return True if unused long enough for an autoscaler to take it."""
         demand, enough_s = self._demand, self._settings.idle_seconds
         if not self._away_s:
             enough_s = max(enough_s, demand.usual_silence_s)
         return demand.known and demand.idle_s >= enough_s
 
     def _absent(self, view: View, run: Run) -> Verdict:
-        """A proxy answers for a server that is not there, or vLLM itself while it scales."""
+        """A proxy answers for a missing server, or vLLM itself while it scales."""
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been turned away for {down_s:.0f} s: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -325,7 +323,7 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """This run of the watcher has never seen it answer: does an earlier one say that it should?"""
+        """No answer to this run of the watcher; use what an earlier one knew."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

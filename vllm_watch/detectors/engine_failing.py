@@ -1,10 +1,9 @@
-"""An engine that answers, and fails what it is asked: errors, HTTP 5xx, or answers that nobody can use.
+"""An engine that answers but fails requests: errors, HTTP 5xx, or unusable answers.
 
-Such an engine looks well to `/health`, and the best of all to a router that counts open requests: it ends each at once.
-What clients do to themselves (4xx, hanging up) is no failure of the engine's, nor is what admission refuses on purpose
-(503 of --max-num-queued-reqs, counted by vLLM itself).
+`/health` is fine, and a router that counts open requests prefers it: each ends at once. Clients' failures (4xx, hanging
+up) and intended refusals (503 of --max-num-queued-reqs, counted by vLLM) do not count.
 
-Source: a real pair of vLLM 0.32 whose prefill server was killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
+Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
 """
 
 from collections.abc import Sequence
@@ -34,11 +33,11 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 1
-"""Of the form in which its memory is kept: what was kept in another one is left out."""
+"""Format of the stored state; others are ignored."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Classes of `vllm-watch diagnose`, as the engine's log gives them."""
+"""Classes of `vllm-watch diagnose`, from the engine's log."""
 
 
 class Settings(BaseModel):
@@ -47,29 +46,29 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """Where half of what ends has failed, whoever asks is hit."""
+    """At half of the ended requests every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """... for so long: what was in flight when a peer or a worker was restarted fails at one moment."""
+    """A restarted peer or worker fails requests in flight at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """One of ten: people try again and meet it again; ..."""
+    """One of ten: clients retry and meet it again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """... and for a minute it is no mishap."""
+    """A mishap does not last a minute."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two of a hundred, for some_seconds, is a warning."""
+    """Two of a hundred is a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """One or two may be one client's odd request, tried again."""
+    """One or two may be a client's odd request, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A process that has met a CUDA error seldom dies later than this by itself."""
+    """A process seldom dies of a CUDA error later than this."""
 
 
 class Detector:
-    """Follows how the requests of every engine of one target end, and those that no engine of several has seen."""
+    """Follows how requests of every engine end, and those that no engine of several has seen."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -78,12 +77,11 @@ class Detector:
         self._gpus = GpuTrouble()
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """See `detectors.base.Remembers`."""
         answers = {name: each.export_state() for name, each in self._answers.items()}
         return {"version": STATE_VERSION, "answers": answers}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """See `detectors.base.Remembers`. A past counts for the model, whichever process serves it."""
+        """A past belongs to the model, whichever process serves it."""
         stored.version(state, STATE_VERSION)
         answers = stored.mapping(state["answers"]).items()
         self._answers = {stored.text(name): Answers.restored(each) for name, each in answers}
@@ -102,7 +100,7 @@ class Detector:
         if len(samples) > 1:
             ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
-        if samples:  # else it has just started: its engines are not gone
+        if samples:  # it has just started: its engines are not gone
             self._answers = {name: each for name, each in self._answers.items() if name in ends}
         return [self._judge(view, name, *told) for name, told in ends.items()]
 
@@ -119,7 +117,7 @@ class Detector:
         lasted_s = 0.0 if found is None else view.at_s - found.since_s
         if found is not None and lasted_s >= self._settings.most_seconds:
             return _unusable(f"Engine {name}", sample, found, lasted_s)
-        # Something fails: that is not clear, nor worth telling (yet).
+        # Something fails: not clear, but not (yet) reported.
         state = CLEAR if quiet and found is None else UNKNOWN
         return Verdict(state=state, kind=KIND, engine=name)
 
@@ -130,7 +128,7 @@ class Detector:
         return answers.look(view.at_s, followed.newest, followed.window, followed.window_s)
 
     def _severity(self, followed: Failures) -> str | None:
-        """How bad it is; None: not (yet) worth telling."""
+        """Return None if not (yet) reported."""
         settings, lasted_s, share = self._settings, followed.lasted_s, followed.share()
         if followed.window.failed + followed.window.doubtful < settings.failures_min:
             return None
@@ -164,9 +162,9 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """What metrics or log name; the log speaks of this process, and a CUDA error is for its lifetime.
+        """The log is this process's, and a CUDA error lasts for its lifetime.
 
-        An Xid is of some GPU of the host, which may be another engine's: `gpu_fault` knows whose, and advises.
+        An Xid may be of another engine's GPU: `gpu_fault` advises.
         """
         said = None if log is None else log.failure
         if said == _CUDA:

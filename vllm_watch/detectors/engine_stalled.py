@@ -1,11 +1,11 @@
-"""An engine that has work and makes no step, or that waits forever: alive for `/health`, dead for users.
+"""An engine with work that makes no step, or waits forever: alive for `/health`, dead for users.
 
-vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: every counter and gauge keeps its last
-value. What counts as progress is in `signals.progress`; that there is work is shown by several witnesses: requests
-that run or wait, open connections that grow while nothing else moves, a failed canary.
+vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: counters and gauges keep their last values.
+Progress is defined in `signals.progress`; work shows in running or waiting requests, in open connections that grow
+while nothing else moves, or in a failed canary.
 
-Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real
-vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.md.
+Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
+its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # What finishes or is preempted is no heartbeat: long answers take minutes without either.
+        # Long answers take minutes without a finish or a preemption.
         Need(("steps", "generated"), "a hang cannot be told from work"),
         Need(("running",), "stalled work is not seen"),
     ),
@@ -48,34 +48,34 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-"""Of the form in which its memory is kept: what was kept in another one is left out."""
+"""Format of the stored state; others are ignored."""
 
 PAUSES_USUAL = 3
-"""A pause is usual for an engine when so many of the last ones were as long."""
+"""A pause is usual if this many recent ones were as long."""
 
 NOTICE_FACTOR = 1.5
-"""Beyond its usual pauses by half, an engine does what it has not done before."""
+"""Half beyond its usual pauses is new behaviour."""
 
 ADVISE_FACTOR = 2.0
-"""For a restart: twice the longest that it has survived."""
+"""A restart waits for twice the longest survived pause."""
 
 PAGE_SECONDS = 15.0
-"""A hang is a ticket until then: stops of 9 to 14 s end by themselves, and cost users less than a page costs."""
+"""A ticket until then: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""... where they are the only sign of demand: idle proxies open a few spare connections."""
+"""For connections as the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Requests that would have finished at the usual rate, of which none has: by chance once in 20,000 (e^-10) ..."""
+"""Missed finishes at the usual rate that chance explains once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""... where at least so many connections for each of them say that they came all the same ..."""
+"""Open connections per missed finish: requests arrived nevertheless."""
 
 FDS_RISES_MISSED_MIN = 2
-"""... one after the other."""
+"""Requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
+"""Needed without a rate: a pool of idle connections opens at once, waiting users come one by one."""
 
 
 _WHAT = {
@@ -91,14 +91,14 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}  # engine → its process on this host, as last seen
+        self._cores: dict[str, str] = {}  # engine → its process on this host, last seen
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
-        self._operations: dict[str, float] = {}  # engine → since when one is under way
-        # Of engines by what they serve, as an earlier run or another server has seen it.
+        self._operations: dict[str, float] = {}  # engine → start of its operation
+        # By model, from an earlier run or another server.
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Of which engines a one-token request would tell something → is it suspected?"""
+        """Engines that need a one-token request → whether suspected."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -114,7 +114,7 @@ class Detector:
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
                 self._cores[cpu.engine] = cpu.core
-        # Connections and canaries are the server's: they tell of an engine only if none moves.
+        # They are the server's: evidence for an engine only if none moves.
         alone = not any(moved)
         verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
@@ -123,12 +123,12 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """Its process on this host. The driver does not say of which engine a core is."""
+        """The driver does not map cores to engines."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
     def _follow(self, view: View, sample: EngineSample) -> bool:
-        """Take in one poll of an engine; return whether anything of it moved since the poll before."""
+        """Return True if anything moved since the last poll."""
         engine, progress = self._engines.get(sample.engine), view.progress[sample.engine]
         restarts = view.signals.engines[sample.engine].restarts
         if engine is None or engine.restarts != restarts or progress.first:
@@ -145,7 +145,7 @@ class Detector:
         return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        """Follow an engine again; what it is known to survive holds as long as it serves the same."""
+        """Survived pauses hold while it serves the same."""
         self._cores.pop(sample.engine, None)
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
@@ -162,7 +162,7 @@ class Detector:
         return {"version": STATE_VERSION, "engines": engines}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on: a counter that has not moved since says that no step was made meanwhile."""
+        """A counter that has not moved since means no step was made meanwhile."""
         stored.version(state, STATE_VERSION)
         engines = {
             stored.text(name): stall_witnesses.restore(each)
@@ -206,7 +206,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Each client gives up before the next one comes: that is believed once a canary is unanswered, too.
+            # Clients give up one after the other; a failed canary confirms it.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -221,7 +221,7 @@ class Detector:
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
     def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        """Return False if gauges alone say that requests run: vLLM renews them with a step, and none was ever seen."""
+        """Return False if only gauges, which a step would update, show running requests."""
         progress = view.progress[sample.engine]
         if progress.met or not sample.requests_running or engine.canary_failures:
             return True
@@ -237,7 +237,7 @@ class Detector:
         alone: bool,
         believed: bool,
     ) -> tuple[str, float] | None:
-        """Requests are in the engine: is any of them served?"""
+        """Return the cause if requests in the engine are not served."""
         progress = view.progress[sample.engine]
         if not progress.work:
             return None
@@ -249,7 +249,7 @@ class Detector:
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # The clients of a hang have given up by then (OpenAI's after 600 s), and come again.
+        # The clients of a hang have given up (OpenAI's after 600 s) and retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -260,7 +260,6 @@ class Detector:
         return (LIVELOCK, view.at_s - progress.output_s) if progress.overdue else None
 
     def _operation_seconds(self, view: View, sample: EngineSample) -> float:
-        """For how long an operation has been under way that is done to it on purpose."""
         if _under_way(view, sample) is None:
             self._operations.pop(sample.engine, None)
             return 0.0
@@ -286,13 +285,13 @@ class Detector:
         return notice_s
 
     def _unseen(self, view: View, engine: Engine, progress: Progress) -> tuple[str, float] | None:
-        """Idle by its gauges, while those who ask pile up outside."""
+        """Clients pile up outside."""
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # As many as ever come, and none of them is through: that is no lull, and needs no minute to be sure of.
+        # As many clients as usual and none finished: certain without a minute's wait.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s
@@ -303,7 +302,7 @@ class Detector:
     def _want_canary(
         self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
     ) -> None:
-        """Of an engine that works its counters tell more; one that is found needs no haste."""
+        """Counters show more of a working engine; a found stall is not urgent."""
         progress, failures = view.progress[name], engine.canary_failures
         doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
@@ -315,7 +314,7 @@ class Detector:
     def _canary(
         self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
     ) -> tuple[str, float] | None:
-        """Idle by its gauges, and it does not answer one token."""
+        """It does not answer one token."""
         if engine.canary_failures < self._settings.canary_failures:
             return None
         still_s = view.at_s - engine.canary_s
@@ -323,7 +322,7 @@ class Detector:
         return ("idle_wedged", still_s) if still_s >= notice_s else None
 
     def _waited_for(self, view: View, progress: Progress) -> tuple[str, float] | None:
-        """Idle by its gauges, while others wait for KV that only it has."""
+        """Others wait for KV that only it has."""
         still_s = view.at_s - progress.served_s
         return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
 
@@ -341,13 +340,12 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # Whether its clients or the engine have gone is shown by a token that was asked for; of one that others wait
-        # for, too: the network between may be broken.
+        # A canary shows if clients or the engine are gone; others that wait for it may be cut off by the network.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
-        # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
+        # A lost GPU, or one to reset, does not return with a process or another server.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,

@@ -1,4 +1,4 @@
-"""How requests ended lately: served, failed, or in a way that leaves it open whose fault it was."""
+"""How requests ended recently: served, failed, or with unclear fault."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,48 +8,46 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""Shares are taken over so long: half a minute of nothing but errors after hours of none is half of the window
-after a quarter of a minute."""
+"""After hours without errors, half of the window is errors within a quarter of a minute."""
 
 ENDS_MIN = 10.0
-"""... and over no fewer requests, ..."""
+"""Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""... or these, where nothing but failures came, ..."""
+"""Suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""... unless these came longer ago. Where nothing fails for so long, and nothing succeeds, nobody asks any more."""
+"""Older ends are dropped; after this long without any, clients have stopped."""
 
 PRESENT_SECONDS = 15.0
-"""A request that was served since the last failure is a sign of recovery only if none fails for so long."""
+"""Time without a failure before a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
 
 class Ends(NamedTuple):
-    """Counters of ended requests since the start of an engine or of a server of several, or their growth."""
+    """Counters of ended requests of an engine, or of a server of several, or their growth."""
 
-    api: float = 0.0  # answers 5xx, less refusals of admission, which are 503 on purpose
-    explained: float = 0.0  # ... of which engines have counted an error themselves
-    errors: float = 0.0  # that the engine ended with an error
+    api: float = 0.0  # answers 5xx, less intended 503
+    explained: float = 0.0  # counted as errors by engines, too
+    errors: float = 0.0  # by the engine
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
-    repeated: float = 0.0  # ended for repetition, where a client has asked for that check
-    tokens: float = 0.0  # generated, of unfinished requests too
-    prompts: float = 0.0  # this and what follows: histograms of finished requests
+    repeated: float = 0.0  # the client asked for that check
+    tokens: float = 0.0  # generated, also of unfinished requests
+    prompts: float = 0.0  # histograms of finished requests from here
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
     asked: float = 0.0  # requests with a known max_tokens
     asked_tokens: float = 0.0
-    doubtful: float = 0.0  # aborted while no token was made, or repeated
-    short: float = 0.0  # answers of at most one token, to requests that allowed more
-    cut: float = 0.0  # answers that ended with `length` far below their max_tokens
+    doubtful: float = 0.0  # aborted without a token, or repeated
+    short: float = 0.0  # at most one token where more were allowed
+    cut: float = 0.0  # `length` far below their max_tokens
 
     @property
     def done(self) -> float:
-        """Requests that ended by a stop or by length."""
         return self.stop + self.length
 
     @property
@@ -62,12 +60,12 @@ class Ends(NamedTuple):
 
 
 def growth(then: Ends, now: Ends) -> Ends:
-    """Return by how much each counter grew."""
+    """Return the growth of each counter."""
     return Ends(*map(sub, now, then))
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
-    """Of one engine; what the API server answered is its doing only if it is `alone` behind it."""
+    """`alone`: no other engine shares the API server."""
     by = sample.request_success or {}
     prompts, prompt_tokens = _totals(sample.request_prompt_tokens)
     answers, answer_tokens = _totals(sample.request_generation_tokens)
@@ -86,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Of a server of several engines: what failed before an engine has seen it."""
+    """Return failures before an engine saw the request."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -119,25 +117,25 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: dict[str, float] = {}
-        self._since_s: float | None = None  # the first look that saw a failure
-        self._until_s = 0.0  # the last one
+        self._since_s: float | None = None  # the first poll with a failure
+        self._until_s = 0.0  # the last poll with a failure
         self._last_end_s = 0.0
-        self.newest = self.window = Ends()  # since the look before, and within the window
+        self.newest = self.window = Ends()  # since the poll before, and within the window
         self.kv_failed: dict[str, float] = {}  # transfers that failed since the first failure
 
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Take one look; counters that began anew say nothing of the time before, nor does one `asleep` on purpose.
+        """Reset counters, or an engine `asleep` on purpose, start over.
 
-        `sample`: of the engine; None for a server of several.
+        `sample`: None for a server of several engines.
         """
         then = self._looks[-1][1] if self._looks else None
-        # The first field may fall, and the last ones are counted here.
+        # The first may fall; the last are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # A refusal is counted before its 503 is: only a new height is a failure.
+        # A refusal is counted before its 503.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -180,11 +178,9 @@ class Failures:
 
     @property
     def window_s(self) -> float:
-        """How long the window is."""
         return self._looks[-1][0] - self._looks[0][0]
 
     def quiet(self, at_s: float) -> bool:
-        """Has nothing failed for a while, in which something ended, or in which nobody asked any more?"""
         if self._since_s is None:
             return True
         ago_s = at_s - self._until_s
@@ -193,27 +189,24 @@ class Failures:
         )
 
     def present(self, at_s: float) -> bool:
-        """Do requests still fail, as far as any end?"""
         return at_s - self._until_s <= PRESENT_SECONDS or self._last_end_s <= self._until_s
 
     @property
     def began_s(self) -> float | None:
-        """When the first of them failed; None while none did."""
         return self._since_s
 
     @property
     def lasted_s(self) -> float:
-        """From the first failure to the last."""
+        """Return the time from the first failure to the last."""
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:
-        """Of what ended within the window, how much has failed; with what is `doubtful`, or without."""
+        """`doubtful`: count those as failed."""
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
         return failed / (failed + self.window.done) if failed else 0.0
 
     @property
     def text(self) -> str:
-        """The same in words."""
         now = self.window
         failed, how = (now.failed, "failed") if now.failed else (now.doubtful, "ended without an answer")  # fmt: skip
         none = ", and no token was generated" if not now.tokens else ""
@@ -223,13 +216,13 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return how many answers since the look before are `Ends.short` and `Ends.cut`: never more than are known to be."""
+    """Return lower bounds."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
-        return 0.0, 0.0  # the last is a pooling model
+        return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
     asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
-    # Every answer but a short one has at least two tokens.
+    # Other answers have at least two tokens.
     short = max(got.get(1.0, 0.0) - others, 2 * grown.done - grown.tokens) - asked.get(1.0, 0.0)
     cut = max((got[each] - asked[each] for each in got.keys() & asked.keys()), default=0.0)
     others += grown.stop + max(grown.answers - grown.asked, 0.0)
@@ -237,7 +230,7 @@ def _short_and_cut(
 
 
 def _at_most(before: Histogram | None, now: Histogram | None) -> dict[float, float]:
-    """Upper bound → how many more observations are at or under it."""
+    """Upper bound → growth."""
     if before is None or now is None or before.bounds != now.bounds:
         return {}
     return dict(zip(now.bounds, map(sub, now.cumulative, before.cumulative), strict=False))

@@ -1,8 +1,7 @@
-"""A GPU that is broken, or whose driver says so: lost from the bus, an Xid error, memory errors.
+"""A broken GPU: lost from the bus, an Xid error, memory errors.
 
-What to do about it, how urgent it is, and whether a restart of the engine cures it stands with each
-code in `signals.xid`; what a restart does not cure, it is not advised for. Throttling is no fault:
-it is evidence of a collapse.
+`signals.xid` holds each code's remedy and urgency, and if a restart cures it; else none is advised. Throttling is
+evidence of a collapse instead.
 
 Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
 """
@@ -23,18 +22,18 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign is taken to hold."""
+    """How long a sign holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """A GPU that is merely not listed, and does not say that it is lost, must be missing so often."""
+    """Without an error a GPU must be missing from the list this often."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid is told once. What follows from it (a crash, more codes) comes within a minute."""
+    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Memory errors come in bursts: within five minutes they are one problem."""
+    """Memory errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
@@ -53,12 +52,10 @@ class _Finding:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is remembered of one GPU."""
-
-    xids: dict[int, float]  # code → when it was last listed
+    xids: dict[int, float]  # code → last listed
     ecc: int | None = None
-    ecc_grown: tuple[float, int] | None = None  # when it last did, and by how much
-    engine: bool | None = None  # does vLLM run on it?
+    ecc_grown: tuple[float, int] | None = None  # when it last grew, by how much
+    engine: bool | None = None  # vLLM runs on it
 
 
 class HostDetector:
@@ -129,13 +126,13 @@ class HostDetector:
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
         used = bool(view.servers) and (seen is None or seen.engine is not False)
-        # On a GPU that carries no engine, or a host that none is watched on, nobody waits for it tonight.
+        # A GPU without a watched engine affects no users.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived it. Which servers are known to run on that GPU alone is asked: another
-        # one that is down is down for reasons of its own.
+        # A server that answers has survived it. Only servers on that GPU alone count: others may be down for their own
+        # reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""
@@ -153,7 +150,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""Findings told of one host: more than a person reads; the rest is in the metrics."""
+"""More findings per host are not readable; metrics have the rest."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

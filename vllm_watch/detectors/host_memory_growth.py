@@ -1,16 +1,14 @@
-"""The API server's memory grows and does not level off: a leak, which ends in the kernel killing it.
+"""A memory leak of the API server, which ends with the kernel killing it.
 
-Every server grows after its start, while caches fill and pools warm up, and then levels off. A leak
-goes on as fast as it began. So the growth of three equal parts of half an hour is compared.
+Servers grow while caches and pools fill, then level off; a leak keeps its pace: so the growth of three parts of half an
+hour is compared.
 
-New connections may explain growth. Their end never is growth: what was taken for a queue stays with the
-process when the queue is gone (its allocator keeps it), and nothing was added by that.
+New connections may explain growth. Their end does not shrink it: the allocator keeps a queue's memory.
 
-A restart is advised only where it gains something: after growth that no cache of vLLM's explains, and a day
-before the memory may be full.
+A restart must pay: growth that vLLM's caches do not explain, with memory for less than a day.
 
-Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); what allocators
-keep: vLLM-Omni #6462. Runbook: docs/detectors/host_memory_growth.md.
+Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
+Runbook: docs/detectors/host_memory_growth.md.
 """
 
 from collections import deque
@@ -39,72 +37,69 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Of the form in which its memory is kept: what was kept in another one is left out."""
+"""Format of the stored state; others are ignored."""
 
 
 class Settings(BaseModel):
-    """What growth is called a leak."""
+    """Criteria of a leak."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Long enough that growth which levels off within hours is seen to slow down in it."""
+    """Long enough to see growth slow that levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Over the window. Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
+    """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """... and of what it holds: a server of 100 GiB (weights cached in host memory) moves by more."""
+    """Of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """The last part must have grown by this share of the first: whatever levels off with a time constant
-    of less than two hours falls below it. Measured: leaks 0.95 to 1.1, fillings 0.3 to 0.75."""
+    """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
+    filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Each third must hold this share of the growth: one jump is no leak."""
+    """Each third must hold this share: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """It is over when the slope has fallen below this share of what it was."""
+    """The finding ends when the slope falls below this share."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """What a server of images, audio or video may fill by and by: vLLM gives its multi-modal cache 4 GiB in
-    each process (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only
-    empty it, so that it fills again."""
+    """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
+    (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty it."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """What a restart must give back, at least: for some hundred MiB nobody's requests are to be aborted."""
+    """A restart must free this: some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """A restart is advised when memory lasts no longer than that: most have a quiet hour once a day."""
+    """Advised if memory lasts no longer: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """What the process may come to hold, since its host's memory and its container's limit are not known:
-    the hosts of one small data-centre GPU (L4, A10) begin at 16 to 32 GiB. Who holds more than half of it
-    may double."""
+    """Assumed, as the host's memory and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of it may double."""
 
 
 BIN_SECONDS = 60.0
-"""Of each minute the least is kept: what single requests need for a moment is no growth."""
+"""Each minute's minimum counts: momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Of the window's minutes, so many must have been seen."""
+"""Minutes of the window that must have been seen."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""What one more open connection may explain: a server with 2,000 waiting clients was seen to hold 45 to
-60 KiB more for each."""
+"""Explained by one more open connection: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""Minutes whose median stands for one edge of a part."""
+"""The edge of a part is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""Until so long after the start of its process a server allocates what it will keep."""
+"""Until then a server allocates lasting memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
     number: int  # on the timeline
-    bytes: float  # least in that minute
-    fds: float  # most in that minute
+    bytes: float  # minimum
+    fds: float  # maximum
 
 
 class Detector:
@@ -113,16 +108,14 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
-        self._least: _Minute | None = None  # of the minute that runs
+        self._least: _Minute | None = None  # of the current minute
         self._started: float | None = None  # of the process
-        self._first: _Minute | None = None  # that was seen of this process
+        self._first: _Minute | None = None  # first seen of this process
         self._fds_most = 0.0  # since then
-        self._media: bool | None = (
-            None  # has it served images, audio or video? None: it does not tell
-        )
+        self._media: bool | None = None  # it served images, audio or video; None: unknown
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
         self._slope = 0.0  # bytes per second, when it last fired
-        self._advised = False  # a restart; stays so until it is over
+        self._advised = False  # of a restart, until the finding ends
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -140,7 +133,7 @@ class Detector:
             self._forget(Verdict(state=CLEAR if again else UNKNOWN, kind=KIND))
         elif not view.known:
             if self._started is None:
-                self._begin_anew()  # whether it is the same process is not known
+                self._begin_anew()  # it may be another process
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
         self._media = _serves_media(reading)
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
@@ -160,20 +153,19 @@ class Detector:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on with the minutes seen; they are forgotten at the first look at another process."""
+        """The first scrape of another process drops the minutes."""
         stored.version(state, STATE_VERSION)
         started, slope = stored.number_or_none(state["started"]), stored.number(state["slope"], 0.0)
         minutes = [_minute(each) for each in state["minutes"]]
         first = None if state["first"] is None else _minute(state["first"])
         fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
         if started is None:
-            return  # whether it is the same process will not be known
+            return  # the process cannot be identified
         self._started, self._slope, self._advised = started, slope, advised
         self._first, self._fds_most = first, fds_most
         self._minutes.extend(minutes)
 
     def _begin_anew(self) -> None:
-        """Of another process nothing is known."""
         self._slope, self._advised = 0.0, False
         self._first, self._fds_most = None, 0.0
 
@@ -195,7 +187,6 @@ class Detector:
             self._least = _Minute(number, min(value, least.bytes), max(fds, least.fds))
 
     def _judge(self) -> None:
-        """Once a minute."""
         whole = int(self._settings.window_seconds / BIN_SECONDS)
         last = self._minutes[-1].number
         while self._minutes[0].number < last - whole:
@@ -213,7 +204,7 @@ class Detector:
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
         elif self._slope:
-            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, yet it grows
+            self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, but growing
         else:
             self._verdict = Verdict(state=CLEAR, kind=KIND)
 
@@ -274,14 +265,14 @@ class Detector:
         )
 
     def _grown_since_first(self) -> float:
-        """Bytes since this process was first seen, less what connections may explain."""
+        """Return bytes less what connections may explain."""
         first, last = self._first, self._minutes[-1]
         if first is None:
             return 0.0
         return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
-        """Why a restart gains nothing, or nothing yet."""
+        """Return why a restart gains nothing, or nothing yet."""
         settings = self._settings
         needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
         if self._media is not False:
@@ -311,17 +302,16 @@ def _minute(state: Any) -> _Minute:
 
 
 def _serves_media(reading: Reading) -> bool | None:
-    """Has its multi-modal cache been asked? None: it does not tell."""
+    """Return True if its multi-modal cache was queried; None if unknown."""
     asked = [each.mm_cache_queries for each in reading.engines]
     known = [count for count in asked if count is not None]
     return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Growth in each third of the window, `third` minutes long, from the medians of the minutes at its edges.
+    """Return the growth of each third, from medians at its edges.
 
-    Connections explain it where they are more than ever in this window. The most so far never falls:
-    what a queue leaves behind when it is gone is no growth.
+    Connections beyond their earlier peak explain it. The peak never falls: memory left by a queue is not growth.
     """
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)

@@ -1,8 +1,7 @@
-"""What each detector must have and what only sharpens it: data, held against what a target really carries.
+"""Inputs that detectors need or benefit from, against those of a target.
 
-A detector whose need is missing is blind there and says so; where only something that sharpens it is missing
-it sees partly, and says what that costs. A detector's module says it in `NEEDS`; one that does not needs nothing.
-The names of inputs are those of `signals.inputs`.
+Without a need a detector is blind; without an optional input it sees partly, and reports the loss. Detectors declare
+`NEEDS`, by names of `signals.inputs`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Inputs of which one is enough, and what is lost without any of them, in words."""
+    """Inputs of which one suffices, and the loss without any."""
 
     any_of: tuple[str, ...]
     without: str
@@ -26,7 +25,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Of one detector."""
+    """The needs of one detector."""
 
     must: tuple[Need, ...] = ()
     sharpens: tuple[Need, ...] = ()
@@ -34,14 +33,14 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """Of every detector, by slug."""
+    """Return all by slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """How well a detector with such needs sees on this target."""
+    """Return how well a detector sees on this target."""
     lost = [need for need in needs.must if _lost(need, inputs)]
     if lost and inputs.why_not is not None:
         return Sight("blind", inputs.why_not)
@@ -54,12 +53,12 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Did the last look carry what it takes to say that all is healthy?"""
+    """Return True if the last poll carried enough to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
 def _lost(need: Need, inputs: Inputs) -> bool | None:
-    """Is every one of them missing? None: too early to tell."""
+    """Return True if all inputs are missing; None: too early."""
     said = [inputs.missing(name, None) for name in need.any_of]
     if False in said:
         return False
@@ -67,7 +66,7 @@ def _lost(need: Need, inputs: Inputs) -> bool | None:
 
 
 def _text(lost: Sequence[Need], inputs: Inputs) -> str:
-    """Every input once, what is lost without it, and how to get it."""
+    """Name each missing input once, the loss, and the remedy."""
     said, fixes = [], []
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)
@@ -77,7 +76,6 @@ def _text(lost: Sequence[Need], inputs: Inputs) -> str:
 
 
 def _where(need: Need, inputs: Inputs) -> str:
-    """Where only some of several engines lack it."""
     engines = inputs.engines
     without = [e for e in engines if all(inputs.missing(name, e) for name in need.any_of)]
     if 0 < len(without) < len(engines):
@@ -86,10 +84,10 @@ def _where(need: Need, inputs: Inputs) -> str:
 
 
 class Sights:
-    """How well each detector of one target sees, worked out again only when what is carried changes."""
+    """How well each detector of one target sees."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
-        """`slugs`: of which detectors; None: of all, those that judge the target's host included."""
+        """None: all, host detectors included."""
         known = needs_of_all()
         self._needs = {
             each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
@@ -100,7 +98,6 @@ class Sights:
         self._clear: dict[tuple[str, str | None], bool] = {}
 
     def look(self, at_s: float, observation: Observation) -> None:
-        """Take one look."""
         self._inputs.look(at_s, observation)
         if self._inputs.revision != self._revision:
             self._revision = self._inputs.revision
@@ -109,16 +106,15 @@ class Sights:
 
     @property
     def known(self) -> dict[str, Sight]:
-        """By detector."""
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """A detector that lacks what it must have cannot say that all is healthy, nor call an engine unhealthy."""
+        """Withdraw judgements of a detector without its needs."""
         if not self._needs[slug].must:
             return verdicts
         return [
             verdict
-            # What is said of the server may rest on just that: a GPU that is not seen any more.
+            # A missing input may itself be the finding: a lost GPU.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

@@ -1,7 +1,7 @@
-"""A queue that stands: more work than the engine can do, or requests that something else than capacity holds up.
+"""A lasting queue: more work than the engine can do, or requests held up otherwise.
 
-Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no incident, one that holds is.
-Runbook: docs/detectors/overload.md
+Source: vLLM's advice on `num_requests_waiting`; a queue is an incident only if it lasts. Runbook:
+docs/detectors/overload.md
 """
 
 from collections import deque
@@ -33,31 +33,30 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""A queue that was followed when the watcher stopped is still that queue for so long."""
+"""After a restart of the watcher, the queue is the same for this long."""
 
 RATE_SECONDS = 60.0
-"""The rate at which requests finish is averaged over this."""
+"""Averages the rate of finishes."""
 
 USUAL_SECONDS = 3600.0
-"""... and the usual rate, while requests run, over this: after an idle time the rate of the last minute
-says too little."""
+"""Averages the usual rate in use: a minute's is uncertain after an idle time."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A queue that shrinks, but in a minute by so little that ten more would not end it, stands."""
+"""A shrinking queue lasts if, at the pace of a minute, it needs ten more to drain."""
 
 DRAIN_SHARE = 0.3
-"""It is over when the queue would be worked off in this share of the delay that began it."""
+"""It ends when the queue needs only this share of the delay."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""So many requests are deferred at every scrape for so long, and four times as many as usual: a grammar compiles in
-seconds, and vLLM's own clients give up within two minutes."""
+"""Requests deferred at every scrape, this many and this multiple of the usual: a grammar compiles in seconds, and
+vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""How many are usual is known after so long."""
+"""Time to know the usual number."""
 
 PAUSED_SECONDS = 600.0
-"""Weights are updated within minutes (stall_settings.operation_seconds)."""
+"""Weight updates take minutes (stall_settings.operation_seconds)."""
 
 
 class Settings(BaseModel):
@@ -66,12 +65,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """A request that arrives now would wait so long: well beyond the ten seconds after which people leave
-    (Nielsen, 1993), and beyond what bursts of arrivals do to an engine that is large enough on average."""
+    """Wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond the effect
+    of bursts on a sufficient engine."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """... and has to, for so long, in which the queue does not shrink: a burst is worked off before anybody
-    could act."""
+    """Duration without a shrinking queue: a burst ends before an operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -89,7 +87,7 @@ class EngineJudge:
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None  # of the process before
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)  # of a request that finished
+        self._tokens = Mean(USUAL_SECONDS)  # of a finished request
         self._deferred: deque[tuple[float, float]] = deque()  # over DEFERRED_SECONDS
         self._deferred_usual = Mean(USUAL_SECONDS)
         self._paused_s: float | None = None  # since then
@@ -97,11 +95,11 @@ class EngineJudge:
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
-        self._fired = False  # when the watcher was restarted, until the first block since
+        self._fired = False  # before the watcher's restart
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def update(self, look: EngineLook) -> Verdict:
-        """Take a look in; the verdict changes at the end of a block only."""
+        """The verdict changes only at the end of a block."""
         if not look.known:
             self._since_s = self._paused_s = None
             self._deferred.clear()
@@ -117,7 +115,7 @@ class EngineJudge:
         return self.verdict
 
     def _follow(self, look: EngineLook) -> None:
-        """Take a look in: which process is it, and how large is its cache?"""
+        """Identify the process and its cache size."""
         sample, last = look.sample, self._last
         if last is not None and began_anew(last, sample):
             self._running_peak = self._step_tokens_peak = 0.0
@@ -127,7 +125,7 @@ class EngineJudge:
         self._last, self._cache_tokens = sample, tokens or self._cache_tokens
 
     def _paused(self, look: EngineLook) -> Verdict | None:
-        """Nobody ends a pause, and requests wait for its end."""
+        """Return a verdict if requests wait for the end of a lasting pause."""
         count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
         if not look.paused or not count:
             self._paused_s = None
@@ -156,7 +154,7 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """Return how many requests have been deferred for long; None: no more than usual."""
+        """Return requests long deferred; None: no more than usual."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -167,7 +165,6 @@ class EngineJudge:
         return floor if floor >= max(DEFERRED_MIN, DEFERRED_TIMES * usual.value) else None
 
     def export_state(self) -> dict[str, Any]:
-        """Return what was learnt, and the queue that is followed, as plain values."""
         return {
             "finished": self._finished.export_state(),
             "usual": self._usual.export_state(),
@@ -178,7 +175,7 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on: the queue only if nobody can have worked it off and filled it again meanwhile."""
+        """Restore the queue if it cannot have drained and filled meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
@@ -198,7 +195,7 @@ class EngineJudge:
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if block.waiting and not block.running:
-            # Nobody is served: whatever this queue is, more replicas are not what it lacks.
+            # No request is served: more replicas do not help.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None
@@ -220,14 +217,14 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """Does the queue not shrink, or so slowly that it will be there for long?"""
+        """Return True if the queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
         return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
-        """Seconds until the queue would be worked off at the usual rate; None while that is not known."""
+        """Return seconds to drain the queue at the usual rate; None if unknown."""
         if not block.waiting:
             delay: float | None = 0.0
         else:
@@ -278,22 +275,20 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine, and one for the API server before them."""
+    """One judge per engine, and one for the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))
         self._api = ApiServer(KIND)
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """See `PerEngine.update`; the server's verdict is the last."""
+        """The server's verdict comes last."""
         return [*super().update(view), *self._api.update(view)]
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """See `detectors.base.Remembers`."""
         return {**super().export_state(at_s), "api": self._api.export_state()}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """See `detectors.base.Remembers`."""
         super().restore(state, away_seconds)
         if "api" in state:
             self._api.restore(state["api"], away_seconds)

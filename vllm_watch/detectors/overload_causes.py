@@ -1,6 +1,6 @@
-"""Why a queue stands: vLLM admits a request when a slot, pages and a share of the step's tokens are free. Pure.
+"""Causes of a lasting queue. Pure.
 
-Where all three are free the queue is no demand, and a replica would not shorten it.
+vLLM admits a request when a slot, pages and step tokens are free; if all are, a replica does not help.
 """
 
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""A cache of less than this share of the one before: other memory than a start's usual scatter is missing."""
+"""A cache that shrank below this share lost memory beyond the usual scatter of starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """An engine with a queue that stands. None is unknown."""
+    """An engine with a lasting queue; None is unknown."""
 
     waiting: float
     running: float
     running_peak: float  # of this process
     usage: float  # share of the KV cache
-    step_tokens: float | None  # computed in a step, mean
+    step_tokens: float | None  # mean per step
     step_tokens_peak: float
-    deferred: float | None  # of those that wait, not for capacity
-    awaiting: float = 0.0  # of these, for KV from elsewhere
-    awaited: float = 0.0  # share of the cache that those hold, at most
-    cache_ratio: float | None = None  # the size of the cache ÷ that of the process before
-    length_ratio: float | None = None  # of requests that finished lately to the usual ones
+    deferred: float | None  # not waiting for capacity
+    awaiting: float = 0.0  # those waiting for KV from elsewhere
+    awaited: float = 0.0  # upper bound of their share of the cache
+    cache_ratio: float | None = None  # ÷ the previous process's
+    length_ratio: float | None = None  # finished requests ÷ usual ones
 
 
 def of_queue(queue: Queue) -> Cause:
-    """Why they wait."""
+    """Return the cause of a lasting queue."""
     most = 0.5 * queue.waiting
     if queue.awaiting and (queue.awaiting >= most or queue.awaited >= UNREAD_SHARE * queue.usage):
         return waits_for_peer(queue.awaiting, queue.usage)
@@ -52,13 +52,13 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """Something else than capacity holds them up."""
+    """They do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 
 
 def paused(seconds: float, count: float) -> Cause:
-    """Nobody ends the pause."""
+    """The pause does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
 

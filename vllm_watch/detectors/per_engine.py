@@ -1,4 +1,4 @@
-"""What detectors share that judge each engine of a server alone: one judge for each, which comes and goes with it."""
+"""Base of detectors that judge each engine of a server alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,55 +15,55 @@ from vllm_watch.signals.life import Life, life_of
 
 @record
 class EngineLook:
-    """One look at one engine."""
+    """One poll of one engine."""
 
     at_s: float
-    known: bool  # False: time was lost since the last reading; begin anew
+    known: bool  # False: the time since the last reading is unknown
     sample: EngineSample
-    gpus: Sequence[GpuSample] | None  # the server's, as far as they are seen
+    gpus: Sequence[GpuSample] | None  # the server's, if seen
     engines: int  # of the server that answered
-    paused: bool | None = None  # through /pause, by somebody's wish
-    cpu: EngineCpu | None = None  # how long it waited for one; None: its processes are not seen
+    paused: bool | None = None  # by a call of /pause
+    cpu: EngineCpu | None = None  # its waits for a CPU; None: processes unseen
 
 
 class Judge(Protocol):
     """Follows one engine."""
 
     def update(self, look: EngineLook) -> Verdict:
-        """Take a look in; return what is to be said now."""
+        """Return the verdict after this poll."""
 
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt as plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
+        """Restore the state of this very process. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-"""Of the form in which its memory is kept: what was kept in another one is left out."""
+"""Format of the stored state; others are ignored."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""What was learnt of a process is its yardstick again when nobody watched it for so long at most. Beyond
-that another time of the day has come, with another mix of requests; a minute of work measures it again."""
+"""Learnt state is valid this long without the watcher: later, another time of day has another mix of requests, and a
+minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
     """One judge per engine; `update` fulfils `detectors.base.Detector`."""
 
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
-        """`make` gives the judge of an engine that is seen for the first time."""
+        """`make` creates the judge of a new engine."""
         self._kind = kind
         self._make = make
         self._judges: dict[str, J] = {}
-        self._known = True  # False: since the last reading, time was lost
+        self._known = True  # as in EngineLook
         self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
         self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """See `detectors.base.Remembers`. Until the server is heard, what was kept is kept on."""
+        """Until the server answers, restored state is kept."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),
@@ -75,7 +75,6 @@ class PerEngine(Generic[J]):
         return {"version": STATE_VERSION, "at_s": since_s, "engines": {**self._kept, **engines}}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """See `detectors.base.Remembers`."""
         stored.version(state, STATE_VERSION)
         at_s, engines = stored.number(state["at_s"]), stored.mapping(state["engines"])
         for engine in engines.values():
@@ -84,7 +83,7 @@ class PerEngine(Generic[J]):
         self._kept, self._kept_at_s = dict(engines), at_s
 
     def _new_judge(self, view: View, sample: EngineSample, server: ServerSample) -> J:
-        """One that begins again, unless this very process was judged not long ago."""
+        """Restored if this very process was judged recently."""
         judge, state = self._make(sample.engine), self._kept.pop(sample.engine, None)
         if state is None:
             return judge
@@ -96,11 +95,10 @@ class PerEngine(Generic[J]):
 
     @property
     def judges(self) -> Mapping[str, J]:
-        """By engine."""
         return self._judges
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Let every engine's judge have its look; without a reading nothing is known of any."""
+        """Without a reading all are unknown."""
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
@@ -129,5 +127,5 @@ class PerEngine(Generic[J]):
             )
             verdicts.append(judge.update(look))
         if reading.engines:
-            self._kept.clear()  # of engines that this server no longer has
+            self._kept.clear()  # of engines that are gone
         return verdicts

@@ -1,10 +1,9 @@
-"""GPU memory is held by what does nothing with it any more: a warning that names the holder.
+"""GPU memory held without use: a warning that names the holder.
 
-The next start of an engine fails on it ("free memory is less than desired") and names nobody. Who holds
-what, and why that is called stale, is judged in `signals.holders`; here it becomes one incident, with
-the engine that it hurts.
+The next start of an engine fails on it ("free memory is less than desired") without a name. `signals.holders` judges
+staleness; here it becomes one incident, with the affected engine.
 
-Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detectors/stale_vram.md.
+Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
 """
 
 from dataclasses import replace
@@ -24,49 +23,48 @@ NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""Asleep an engine keeps its contexts and CUDA graphs, less than a tenth of what it holds awake, or it keeps all: it kept
-its memory from the middle on. It asks for nine tenths of a GPU if nobody saw it awake."""
+"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or all. If never seen awake, nine
+tenths of a GPU are assumed."""
 
 
 class Settings(BaseModel):
-    """What is worth a warning, and after how long."""
+    """Minimum size and time of a warning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context alone takes 300 to 600 MiB; less than that keeps no engine from starting."""
+    """A context alone takes 300 to 600 MiB; less blocks no start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """A process that has ended gives back 100 GiB within seconds; a slow driver needs some more."""
+    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """In state D without a break: a slow disk or a network file system takes less."""
+    """Without a break in state D: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """A worker whose parent died ends by itself within 40 s where it can."""
+    """A worker exits within 40 s of its parent's death if it can."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """A person who reads, thinks or talks comes back sooner."""
+    """Users who read, think or talk come back sooner."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Training waits for data, for other ranks or for a disk, but not for an hour."""
+    """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """Whoever looks at it in a debugger is done, or at it again."""
+    """A debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """What a process that ends gives back is nobody's for some seconds."""
+    """An exiting process's memory has no owner for seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """Weights of 150 GiB reach the host's memory within a minute, at 3 GiB/s and more."""
+    """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
-        """The same for the judge of holders."""
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
 
 
 class HostDetector:
-    """Tells of the holders on the GPUs of one host."""
+    """Follows the holders on the GPUs of one host."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -83,12 +81,11 @@ class HostDetector:
         return self._firing(view, found)
 
     def _found(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """What is stale, the largest first."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         seen = set()
         for each in view.holders:
             for holder in each.stale:
-                # A process may stand on a GPU and on its slice, and on all GPUs of a group.
+                # A process may be on a GPU and its slice, and on all GPUs of a group.
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
@@ -99,7 +96,7 @@ class HostDetector:
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """Return what engines that sleep hold of GPUs that are theirs alone, the largest first."""
+        """Return memory that sleeping engines hold on their own GPUs."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         for each in view.holders:
             uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
@@ -110,7 +107,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # The most of this process: memory may be free before the scrape that says that it sleeps.
+                # The maximum: memory may be freed before a scrape reports sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
@@ -153,7 +150,7 @@ class HostDetector:
 
 
 def _hurts(view: HostView, uuid: str) -> str:
-    """In words, with a comma before it: which servers run on that GPU, or did; "" where none is known to."""
+    """Name the servers on that GPU, now or before."""
     using = view.using(uuid)
     up = [
         f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name
@@ -161,12 +158,12 @@ def _hurts(view: HostView, uuid: str) -> str:
     ]  # fmt: skip
     if up:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
-    names = ", ".join(each.name for each in using)  # its processes there may be the stale ones
+    names = ", ".join(each.name for each in using)  # its processes may be stale
     return f", which {names} used when last scraped" if using else ""
 
 
 EVIDENCE_MAX = 8
-"""Holders named in one incident: a group's workers, one per GPU of a host."""
+"""Holders per incident: one per GPU of a host."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

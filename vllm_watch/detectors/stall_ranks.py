@@ -1,8 +1,7 @@
-"""Ranks that step together: which of them holds the others up, and that a restart is of all of them or of none.
+"""Ranks that step together: which one holds the others up. A restart is of all or none.
 
-In data and expert parallelism every step is a collective. A rank that stands still stops those that have work, and may
-itself look idle; whoever looks stalled is mostly the victim. What tells them apart on a host is the state of their
-processes: stopped (T) by a signal or a debugger.
+In data and expert parallelism every step is a collective. A stopped rank stops those with work and may itself seem
+idle; stalled ranks are mostly victims. On a host the process state tells: stopped (T) by a signal or debugger.
 """
 
 from collections.abc import Sequence
@@ -16,22 +15,22 @@ STOPPED_SECONDS = 20.0
 """A debugger that takes a stack stops a process for a second or two."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""... and one of a gang stops the others, which hang after eight seconds: it is told no later than they are."""
+"""The others are reported after eight seconds: report a stopped rank no later."""
 
 IN_USE_SECONDS = 60.0
-"""One that did something so shortly before it was stopped is missed: its users wait outside."""
+"""A rank active this recently before its stop is needed: users wait outside."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
 
 class Ranks:
-    """Of one target, which may have several engines; of the others of its gang as they are told."""
+    """Follows one target, which may have several engines."""
 
     def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}  # engine → since when a process of it is stopped
+        self._since_s: dict[str, float] = {}  # engine → first seen stopped
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts: on the rank that is stopped, on those that wait for it, and on which no restart alone helps."""
+        """Blame the stopped rank, mark those that wait, and withdraw single restarts."""
         stopped = self._stopped(view)
         culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
         found = []
@@ -45,7 +44,7 @@ class Ranks:
         return found
 
     def _stopped(self, view: View) -> dict[str, str]:
-        """Engine → its process that has been stopped for a while, in words."""
+        """Return engine → text of its stopped process."""
         if view.observation.cpu is None:
             return {}
         seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
@@ -66,7 +65,7 @@ class Ranks:
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
-        # Its gauges are those of its last step: one that was stopped between two requests reads idle from then on.
+        # Gauges keep their last values: an engine stopped between requests reads idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
@@ -88,7 +87,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """One rank of several cannot be restarted alone: the others would wait for it for ever."""
+    """Withdraw a restart of one rank: the others would wait for it forever."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

@@ -1,4 +1,4 @@
-"""What is remembered of one engine while its heartbeat is followed, and what of it is evidence."""
+"""State of a followed engine, and the evidence from it."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -12,25 +12,22 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
-"""Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
-it has been seen to survive; those that were no stall tell what is usual."""
+"""Pauses that ended by themselves: the longest show what it survives, those that were not stalls what is usual."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""Shorter ones are steps."""
+"""Shorter pauses are steps."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A pause that was told as a stall is a habit only where it was this short: an engine that hangs for a minute
-again and again is unhealthy each time."""
+"""A longer stall is not a habit: an engine that hangs for a minute repeatedly is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
+"""Opened during the silence, net: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""Of a canary whose recording does not say how it ended: one that fails faster was refused (a wrong key,
-a wrong model name), which is no wedge."""
+"""For canaries without a recorded outcome: faster failures are refusals (wrong key or model name), not wedges."""
 
 GPU_IDLE_RATIO = 0.05
-"""Below this share of time with a kernel, no GPU is computing a long step."""
+"""Below this share of time with a kernel no long step is computed."""
 
 
 _HABITS = ("usual", "survived")
@@ -42,37 +39,36 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """The last pauses with work from which an engine recovered by itself, in seconds."""
+    """Seconds of pauses with work that ended by themselves."""
 
-    usual: deque[float] = field(default_factory=_last)  # that were no stall
+    usual: deque[float] = field(default_factory=_last)  # without stalls
     survived: deque[float] = field(default_factory=_last)  # all of them
 
     def add(self, other: "Habits") -> None:
-        """Learn from another engine's, too."""
         self.usual.extend(other.usual)
         self.survived.extend(other.survived)
 
 
 @dataclass(slots=True)
 class Engine:
-    """What is remembered of one engine beside its progress."""
+    """An engine's state besides its progress."""
 
     restarts: int
     habits: Habits = field(default_factory=Habits)
-    told_s: float | None = None  # when the present silence was found to be a stall
+    told_s: float | None = None  # when this silence was found a stall
     fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
-    fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
-    unseen_s: float | None = None  # since when connections pile up
+    fds_idle: float = 0.0  # growth in merely idle times
+    unseen_s: float | None = None  # when connections began to pile up
     asked_s: float | None = None  # since when more are open than when the steps stopped
-    unserved: float = 0.0  # times that this lasted for long and ended, and nothing was done
-    unserved_idle: float = 0.0  # ... in an idle time that a step ended, at most
-    finish_rate: float = 0.0  # requests finished per second, while it last served
+    unserved: float = 0.0  # long waits that ended without service
+    unserved_idle: float = 0.0  # maximum in an idle time that a step ended
+    finish_rate: float = 0.0  # finished requests per second, at last service
     canary_failures: int = 0  # in a row, without a step between
-    canary_s: float = 0.0  # when the first of them was sent
-    canary_waited_s: float = 0.0  # for the last of them
-    model: str = ""  # what it serves, and how it was configured
+    canary_s: float = 0.0  # when the first was sent
+    canary_waited_s: float = 0.0  # for the last
+    model: str = ""  # and its configuration
 
     @property
     def fds_grown(self) -> float:
@@ -80,13 +76,13 @@ class Engine:
 
 
 def export_state(engine: Engine) -> dict[str, Any]:
-    """Return what is remembered as plain values."""
+    """Return it as plain values."""
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
 
 def restore(state: stored.Stored) -> Engine:
-    """Make what was remembered of its values. Raises one of stored.DAMAGE."""
+    """Raises one of stored.DAMAGE."""
     told: dict[str, Any] = {}
     for each in (each for each in fields(Engine) if each.name != "habits"):
         value = state.get(each.name, each.default)
@@ -96,24 +92,24 @@ def restore(state: stored.Stored) -> Engine:
 
 
 def begin(engine: Engine, view: View) -> None:
-    """Something moved: whatever stands still does so from now on."""
+    """Something moved."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Something was done for somebody: whatever went unanswered before is no sign any more."""
+    """A request was served: drop earlier signs."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count a canary that this engine left unanswered; `alone`: the server has no other engine.
+    """Count a canary without an answer. `alone`: the server has no other engine.
 
-    A canary comes with the first look after its end. If anything was done since it was sent, it only waited in a queue;
-    if several requests are in the engine, it may still do so, unless it was asked since they are in doubt.
+    Its result comes with the first poll after its end. If a step was made meanwhile it waited in a queue; with several
+    requests in the engine it may still, unless it was sent while they were in doubt.
     """
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
@@ -132,7 +128,7 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
 
 
 def canary_outcome(canary: CanaryCall) -> str:
-    """One of CANARY_OUTCOMES."""
+    """Return one of CANARY_OUTCOMES."""
     if canary.outcome is not None:
         return canary.outcome
     if canary.ok:
@@ -141,7 +137,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """Learn from a silence that has ended by itself."""
+    """Learn from a silence that has ended."""
     if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
@@ -152,9 +148,9 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow how many connections were opened since the steps stopped, and those that ended after `long_s` for nothing.
+    """Follow connections opened since the steps stopped, and those unserved after `long_s`.
 
-    vLLM closes a connection that asks nothing after five seconds: who stays for a minute waits for an answer.
+    vLLM closes idle connections after five seconds: one that stays for a minute waits for an answer.
     """
     now = view.signals.process_open_fds
     if now is None:
@@ -176,20 +172,20 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
-    """May it still be compiling, shape by shape?"""
+    """Return True if it may still compile, shape by shape."""
     started = view.signals.process_start_time
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
 def gpus_idle(view: View) -> bool:
-    """Does no GPU compute on which it may run? False where that is not known."""
+    """Return True if no GPU on which it may run computes; False: unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """All that is known beside its own counters, each with whether it agrees that the engine hangs."""
+    """Return all evidence besides its counters, with whether it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -229,7 +225,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
 def evidence_for(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
 ) -> tuple[Evidence, ...]:
-    """What says that it stalls."""
+    """Return the evidence of a stall."""
     longest = f"longest pause so far: {survived_s:.0f} s"
     since = " since the first unanswered canary" if engine.canary_failures else ""
     progress, running, waiting = (
@@ -254,7 +250,7 @@ def evidence_for(
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Which process of this host it is, where that was seen: title and PID."""
+    """Return its process on this host: title and PID."""
     if core is None:
         return ()
     return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
@@ -264,7 +260,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """What says that it may not, or that waiting is better than acting; `limit_s`: when a restart is advised, None: never."""
+    """Return evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

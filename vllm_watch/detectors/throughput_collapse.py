@@ -1,11 +1,10 @@
-"""An engine that does far less than it did when fresh, at equal load.
+"""An engine that does far less than when fresh, at equal load.
 
-Its only yardstick is itself: the step time it had at this load, and the work it got done with so much
-of its KV cache in use. A load drop, a burst, a longer prompt or saturation changes neither. Where it has no
-such past, its siblings and the process before it are the yardstick.
-Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held); the mechanisms are in
-signals/baseline.py, the causes in collapse_causes.py.
-Runbook: docs/detectors/throughput_collapse.md
+Yardsticks are step time at this load and work at this KV cache usage, which a load drop, a burst, longer prompts or
+saturation do not change; else its siblings, and the previous process.
+
+Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py; causes:
+collapse_causes.py. Runbook: docs/detectors/throughput_collapse.md
 """
 
 from collections.abc import Sequence
@@ -26,13 +25,13 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Nothing to tune: every threshold is learnt from the engine or has its reason in signals/baseline.py."""
+    """Nothing to tune: thresholds are learnt, or explained in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine, each of which is also compared with its siblings."""
+    """Judges each engine, also against its siblings."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
@@ -40,10 +39,9 @@ class Detector(PerEngine[EngineJudge]):
         self._acceptance = Acceptances()
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """See `detectors.base.Detector`."""
         verdicts = self._acceptance.told(view, super().update(view))
         if not view.signals.up:
-            return verdicts  # nothing was seen that could be compared
+            return verdicts  # nothing comparable was seen
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines, view.signals.version)
@@ -57,6 +55,6 @@ class Detector(PerEngine[EngineJudge]):
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
-        """What the engine does now ÷ what it did when fresh at equal load; None until known."""
+        """Return current work ÷ fresh work at equal load; None if unknown."""
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None
