@@ -1,1 +1,1 @@
-"""The last results of everything that is watched: written once per look, read by what shows, acts and tells."""
+"""The latest results, written once per scrape, read by all else."""

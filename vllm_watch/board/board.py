@@ -1,7 +1,6 @@
-"""The last results: the daemon writes them here, everything that shows reads them here.
+"""The latest results: written by the daemon, read by every view.
 
-So a scrape or an open page never triggers a collection, and what is removed is gone from every
-view at once. Everything runs in one event loop; nothing here waits or locks.
+So no view triggers a collection, and a removed target leaves all at once. One event loop, no waits, no locks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,21 +27,21 @@ from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 BEFORE_SECONDS = 120.0
-"""So much of a chart lies before the incident: what was usual, and what led to it."""
+"""Part of a chart before the incident."""
 
 FROZEN_ENGINES_MAX = 4
-"""Engines whose charts are kept of an incident of a whole server, 4.3 KB each."""
+"""Charts kept for a whole server's incident, 4.3 KB per engine."""
 
 
 @dataclass(slots=True)
 class TargetEntry:
-    """One target and the last that is known of it."""
+    """One target and its latest results."""
 
     target: Target
     interval_seconds: float
-    signals: TargetSignals | None = None  # None: not looked at yet
-    looked: Looked | None = None  # the last look by this run of the watcher
-    late_seconds: float | None = None  # how much later than planned the last look began
+    signals: TargetSignals | None = None  # None: not scraped yet
+    looked: Looked | None = None  # by this run
+    late_seconds: float | None = None  # delay against the schedule
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -50,13 +49,13 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
-    restart_news: RestartNews | None = None  # of our own restart of it; None: none since the start
-    revision: int = 0  # grows with every change, so that views can keep what they rendered
+    restart_news: RestartNews | None = None  # None: none since the start
+    revision: int = 0  # grows with each change
 
 
 @dataclass(slots=True)
 class Past:
-    """Of a target, as an earlier run of the watcher has kept it."""
+    """A target's history stored by an earlier run."""
 
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -64,31 +63,26 @@ class Past:
 
 
 class Board:
-    """The last result of every target and of the host's GPUs.
-
-    `window_seconds` is what rates and quantiles are over (shown, not used).
-    """
+    """`window_seconds`: the window of rates and quantiles (shown, not used)."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
         self.gpus: GpuReading | None = None
-        self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
+        self.holders: dict[str, GpuHolders] = {}  # by UUID
         self.host_sources: dict[str, SourceHealth] = {}
-        self.external_url: str | None = (
-            None  # where people reach the page, without a slash at its end
-        )
-        self.links: Mapping[str, str] = {}  # name → template of an address, for the page
-        self.store: StoreHealth | None = None  # None: there is no state folder
-        self.web: WebHealth | None = None  # None: there is no web configuration
-        self.takes_tokens = False  # may people change something, with a token?
-        self.nothing_watched: str | None = None  # why there is no target, in words
+        self.external_url: str | None = None  # without a trailing slash
+        self.links: Mapping[str, str] = {}  # name → URL template
+        self.store: StoreHealth | None = None  # None: no state folder
+        self.web: WebHealth | None = None  # None: no web configuration
+        self.takes_tokens = False  # tokens are configured
+        self.nothing_watched: str | None = None  # why there is no target
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
-        self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
-        self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
+        self.notifiers: dict[str, NotifierHealth] = {}  # by name
+        self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
-        self.past: dict[str, Past] = {}  # by name of a target that was not added yet
+        self.past: dict[str, Past] = {}  # by target name, until it is added
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
-        """Incidents of the watcher itself, or of what all targets share."""
+        """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
         """Incidents of this host's GPUs."""
         self.listeners = Listeners()
@@ -96,7 +90,6 @@ class Board:
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
 
     def add_target(self, target: Target, interval_seconds: float) -> None:
-        """Show a target from now on. Of one already shown, identity and interval are replaced."""
         entry = self._targets.get(target.name)
         if entry is None:
             past = self.past.pop(target.name, None) or Past()
@@ -110,7 +103,7 @@ class Board:
         self.listeners.mark(changed=target.name)
 
     def remove_target(self, name: str) -> None:
-        """Forget a target and all its series at once, when its incidents have ended; an unknown name is no error."""
+        """Remove a target whose incidents have ended; unknown names are ignored."""
         if self._targets.pop(name, None) is not None:
             self.listeners.mark(gone=name)
 
@@ -124,11 +117,10 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Show all that one look at a target brought. What is of a target removed meanwhile is dropped.
+        """Publish one scrape's results, unless the target was removed meanwhile.
 
-        `incidents` are the target's open ones; `events` may be of other targets, too, and of the watcher itself.
-        `calls` are the sources that were asked, `looked` when. `late_seconds`: how much later than planned the look began; None:
-        nobody planned it.
+        `incidents` are the target's open ones; `events` may be of others, too. `calls` are the sources called, at
+        `looked`. `late_seconds`: delay against the schedule; None: unscheduled.
         """
         entry = self._targets.get(signals.target)
         if entry is not None:
@@ -146,15 +138,14 @@ class Board:
             entry.uptime.push(signals.t, found, entry.interval_seconds)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
-        """Let what is open say what the last scrape found."""
         for incident in incidents:
             if self.incidents.renew(entry.incidents, incident):
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Add a point to each engine's chart, and drop the charts of engines that are no more.
+        """Add a point to each engine's chart, and drop charts of engines that are gone.
 
-        A target that shows no engine at all (it is down) keeps its charts: they show the fall.
+        A target without engines (it is down) keeps its charts: they show the fall.
         """
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
@@ -165,7 +156,6 @@ class Board:
             history.push(signals.t, now)
 
     def tell(self, events: Iterable[IncidentEvent]) -> None:
-        """Show what judgement tells of incidents, in order. Of a target removed meanwhile it is dropped."""
         for event in events:
             incident = event.incident
             entry = self.entry(incident.target)
@@ -179,7 +169,7 @@ class Board:
             self.listeners.mark(incident=incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        """Let what ended keep its charts: the engine's own, or those of its server's first engines."""
+        """Keep charts of ended incidents: the engine's own, or those of its server's first engines."""
         for incident in (event.incident for event in events if not event.incident.open):
             charts = _charts(entry, incident)
             first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
@@ -187,7 +177,7 @@ class Board:
             self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
 
     def charts_of(self, incident: Incident) -> Charts:
-        """Of one that is open its engines' charts now, of one that ended those of then, if they were kept."""
+        """Return the current charts of an open incident, or the kept charts of an ended one."""
         entry = self.entry(incident.target)
         if incident.open and entry is not None:
             return _charts(entry, incident)
@@ -195,27 +185,24 @@ class Board:
         return kept or Charts(incident.resolved_t or incident.updated_t, SPANS[0], {})
 
     def entry(self, name: str) -> TargetEntry | None:
-        """Of a target, of the watcher itself, or of this host; None where there is no such thing."""
         for entry in (self.own, self.host):
             if name == entry.target.name:
                 return entry
         return self._targets.get(name)
 
     def all_entries(self) -> tuple[TargetEntry, ...]:
-        """Every entry that incidents may be open of."""
         return (self.own, self.host, *self._targets.values())
 
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """Show what was open when the watcher was restarted; `opened`: how many ever were, by kind."""
+        """`opened`: totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
             entry.incidents.opened.update(opened)
 
     def show_restart(self, target: str, plan: RestartPlan | None, counts: RestartCounts) -> None:
-        """Show what is planned and was done for a target; nothing new costs nothing."""
         entry = self._targets.get(target)
         if entry is None or (entry.restart, entry.restart_counts) == (plan, counts):
             return
@@ -232,11 +219,9 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.
+        """Publish a GPU reading; GPUs missing from it are dropped with their counts.
 
-        `incidents` are the host's open ones.
-
-        A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
+        `incidents` are the host's open ones. With `gpus` None the counts are kept.
         """
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
@@ -255,8 +240,7 @@ class Board:
     ) -> None:
         """Count one finished call to a source.
 
-        `target` is "" for a source of the whole host; `outcome` is one of observation.OUTCOMES, or
-        a GpuReading.status; `at` is Unix seconds. Calls for a target removed meanwhile are dropped.
+        `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status.
         """
         if not target:
             sources = self.host_sources
@@ -268,16 +252,15 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Begin to listen for changes; give it back with `unlisten`. Raises TooManyListenersError."""
+        """Subscribe until `unlisten`. Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:
-        """Stop listening."""
         self.listeners.remove(updates)
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:
-    """Of the engines that it is of, from before it began to its end, or to the last look."""
+    """Return the affected engines' charts from before the incident to its end or now."""
     last_t = entry.signals.t if entry.signals else incident.updated_t
     t = last_t if incident.resolved_t is None else incident.resolved_t
     seconds = ring_seconds(t - incident.began_t + BEFORE_SECONDS)

@@ -1,6 +1,6 @@
-"""The last 24 hours of one target in CELLS spans of time: the worst state that was seen in each.
+"""A target's last 24 hours: the worst state in each of CELLS spans, about 1.2 KB.
 
-Some 1.2 KB for a target. A span is healthy only where the target was seen healthy for half of it: what was not looked at is unknown.
+A span is healthy only if seen healthy for half of it; unscraped is unknown.
 """
 
 from array import array
@@ -13,14 +13,14 @@ from vllm_watch.signals.records import TargetSignals
 CELLS = 96
 CELL_SECONDS = 900.0
 STATES = ("unknown", "healthy", "warning", "critical", "down")
-"""The worst last."""
+"""Worst last."""
 
 _UNKNOWN, _HEALTHY, _WARNING, _CRITICAL, _DOWN = range(len(STATES))
 _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Which of STATES a look has found. What is down, starts or is not known is healthy only once it answers."""
+    """Return the index into STATES; down, starting or unknown targets are healthy only after an answer."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -33,7 +33,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """`states` of spans of `seconds` each, oldest first; the first begins at Unix time `t`."""
+    """Oldest first, from Unix time `t`; `seconds` each."""
 
     t: float
     seconds: float
@@ -41,22 +41,21 @@ class Cells:
 
 
 class Day:
-    """One target's."""
+    """One target's last day."""
 
     __slots__ = ("_healthy_s", "_numbers", "_worst")
 
     def __init__(self) -> None:
-        self._numbers = array("q", [-1]) * CELLS  # which span since 1970 each cell is of
+        self._numbers = array("q", [-1]) * CELLS  # span number since 1970
         self._worst = bytearray(CELLS)
         self._healthy_s = array("f", [0.0]) * CELLS
 
     def export(self) -> bytes:
-        """As bytes, to be kept."""
         return self._numbers.tobytes() + self._worst + self._healthy_s.tobytes()
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """What was exported. Raises ValueError where it is none."""
+        """Deserialize. Raises ValueError."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
@@ -67,7 +66,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Take in what a look at Unix time `t` has found, which holds for `seconds`."""
+        """Add a scrape's state, valid for `seconds`."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:
@@ -77,7 +76,7 @@ class Day:
             self._healthy_s[cell] += seconds
 
     def cells(self, t: float) -> Cells:
-        """The 24 hours up to and with the span of Unix time `t`."""
+        """Up to and including the span of `t`."""
         last = int(t // CELL_SECONDS)
         first = last - CELLS + 1
         states = (STATES[self._state(number, t)] for number in range(first, last + 1))

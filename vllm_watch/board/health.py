@@ -1,24 +1,23 @@
-"""How the parts of the watcher itself do: sources, state folder, web configuration, notifiers."""
+"""Health of the watcher's parts."""
 
 from dataclasses import dataclass, field
 
-# A machine without a driver answered, so it is no error; but no reading came, so no success either.
+# It answered, so not an error; but gave no reading, so not a success.
 _NEITHER = frozenset({"no_driver"})
 
 
 @dataclass(slots=True)
 class SourceHealth:
-    """How the calls to one source went, since the watcher began to call it."""
+    """Calls to one source since the watcher started."""
 
     outcome: str = ""  # of the last call
     last_call_timestamp_seconds: float | None = None
     last_success_timestamp_seconds: float | None = None
     duration_seconds: float | None = None  # of the last call
     calls: int = 0
-    errors: dict[str, int] = field(default_factory=dict)  # by outcome other than "ok"
+    errors: dict[str, int] = field(default_factory=dict)  # by outcome, except "ok"
 
     def count(self, outcome: str, duration_seconds: float, at: float) -> None:
-        """Add one finished call."""
         self.outcome = outcome
         self.last_call_timestamp_seconds = at
         self.duration_seconds = duration_seconds
@@ -31,16 +30,16 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the watcher began."""
+    """The state folder since the watcher started."""
 
     folder: str
-    ok: bool = True  # could the last attempt be written?
-    because: str | None = None  # in words, why not
+    ok: bool = True  # at the last attempt
+    because: str | None = None
     last_success_timestamp_seconds: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # by reason
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """Take one attempt in: `reason` and `because` are None where it succeeded."""
+        """`reason` and `because` are None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t
@@ -48,23 +47,23 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """The charts' own file: what is lost is counted; what stands in the way is told by the state file, too."""
+        """Count lost entries of the charts' file; the state file reports failed writes of both."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
 class WebHealth:
-    """The web configuration since the watcher began."""
+    """The web configuration since the start."""
 
     file: str
-    problem: str | None = None  # why the file as it is now is not used, in words
+    problem: str | None = None  # why the current file is not used
     remedy: str | None = None
     last_success_timestamp_seconds: float | None = None
 
     @property
     def because(self) -> str | None:
-        """Why an older one is used, and what to do; None: the file's own is used."""
+        """Return why an older configuration is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"
@@ -75,17 +74,17 @@ NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 @dataclass(slots=True)
 class NotifierHealth:
-    """One notifier since the watcher began."""
+    """One notifier since the start."""
 
     kind: str
-    ok: bool | None = None  # of the last try; None: there was none yet
-    because: str | None = None  # in words, why it fails now
-    queue: int = 0  # notifications that wait to be sent
+    ok: bool | None = None  # of the last try; None: none yet
+    because: str | None = None
+    queue: int = 0  # unsent notifications
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Take news in; an empty outcome says only how many wait."""
+        """Count results; an empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

@@ -1,7 +1,7 @@
-"""The last hours of one engine's charted signals, small enough to keep for a thousand engines.
+"""The last hours of one engine's charted signals.
 
-It exists so that the page has charts at once, without a Prometheus. Each of SPANS has POINTS points of eight signals
-as 32-bit floats with their times: 4.8 KB, 14.4 KB for an engine. Anything longer belongs in a Prometheus.
+Charts without a Prometheus: per SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each, 14.4 KB
+per engine.
 """
 
 import copy
@@ -24,22 +24,22 @@ CHARTED: Mapping[str, str] = {
     "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
     "step_time_seconds": "step_time_seconds",
 }
-"""Where EngineSignals have what is charted."""
+"""Charted name → attribute of EngineSignals."""
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # a chart of 10 minutes has a point per 5 s: finer than its pixels on a phone
+POINTS = 120  # finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
-"""What exported bytes are of: those of another form are not to be read."""
+"""Format tag; other tags are not read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
 
 @short_record
 class Charts:
-    """Charts of some engines that go on no more: those of the `seconds` before Unix time `t`."""
+    """Frozen charts of the `seconds` before Unix time `t`."""
 
     t: float
     seconds: float
@@ -47,7 +47,7 @@ class Charts:
 
 
 def ring_seconds(seconds: float) -> float:
-    """The least of SPANS that reaches back so far; beyond all of them the longest."""
+    """Return the shortest span that covers `seconds`, else the longest."""
     return next((span for span in SPANS if span >= seconds), SPANS[-1])
 
 
@@ -61,22 +61,21 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """Keep the charted signals of Unix time `t`. A clock that stepped back begins the rings anew."""
+        """Add a point. A clock that was set back clears the rings."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
 
     def ring(self, seconds: float) -> "Ring":
-        """The finest that reaches back so far; beyond all of them the longest."""
+        """Return the ring as of ring_seconds."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
     def export(self) -> bytes:
-        """As bytes, to be kept."""
         return b"".join(ring.export() for ring in self._rings)
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """What was exported. Raises ValueError where it is none."""
+        """Deserialize. Raises ValueError."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -86,7 +85,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points over `seconds`; of those within one step the newest stays, or the `mean` of what is known."""
+    """At most POINTS points; a step keeps the newest, or the `mean` of known values."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -98,22 +97,21 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # so many values are in the newest point
-        self._next = 0  # where the next point goes, once the ring is full
+        self._known = [0] * len(CHARTED)  # values in the newest point
+        self._next = 0  # next index of a full ring
 
     def frozen(self) -> "Ring":
-        """A copy that goes on no more."""
         return copy.deepcopy(self)
 
     def export(self) -> bytes:
-        """How many points, their times, and their values, oldest first."""
+        """Number of points, times, values, oldest first."""
         width, first = len(CHARTED), self._next
         times = self._times[first:] + self._times[:first]
         values = self._values[first * width :] + self._values[: first * width]
         return bytes((len(times),)) + times.tobytes() + values.tobytes()
 
     def restore(self, data: bytes) -> bytes:
-        """Take up what was exported, and return what stands behind it. Raises ValueError where it is none."""
+        """Return the rest of `data`. Raises ValueError."""
         size, width = data[0] if data else 0, len(CHARTED)
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
@@ -128,7 +126,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """Keep the values of Unix time `t`, in the order of CHARTED; NaN is unknown."""
+        """Add a point: values in the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -162,7 +160,7 @@ class Ring:
         return joined
 
     def series(self, now: float) -> Series:
-        """Times (Unix seconds, oldest first) and each signal's values; None is unknown."""
+        """Return times, oldest first, and values by signal."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
         order = [i for i in order if now - self._times[i] <= self.seconds]
@@ -175,5 +173,5 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """A ring's mark for unknown is NaN; an infinite value cannot be drawn either."""
+    """NaN is unknown; infinities cannot be drawn."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

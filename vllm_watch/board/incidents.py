@@ -1,4 +1,4 @@
-"""Which incidents are open, how the last ones ended, and how many there were."""
+"""Open incidents, recently ended ones, and counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,27 +7,26 @@ from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
-RESOLVED_MAX = 200  # some hours of a bad day; what is older is in the log
+RESOLVED_MAX = 200  # some hours of a bad day; older ones are in the log
 
 
 @dataclass(slots=True)
 class TargetIncidents:
-    """One target's: those that are open, by id, and how many were opened, by kind."""
+    """One target's open incidents by id, and totals by kind."""
 
     open: dict[str, Incident] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
 class Incidents:
-    """All that are open, and the RESOLVED_MAX that ended last."""
+    """All open incidents, and the last RESOLVED_MAX ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}  # by id
-        self._resolved: dict[str, Incident] = {}  # by id, in the order of their ends
-        self._charts: dict[str, Charts] = {}  # by id, of those
+        self._resolved: dict[str, Incident] = {}  # by id, in order of their ends
+        self._charts: dict[str, Charts] = {}  # by id, of resolved incidents
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
-        """Take in one event of a target."""
         incident = event.incident
         if not incident.open:
             of.open.pop(incident.id, None)
@@ -40,7 +39,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Let an open incident say what the last scrape found, of which no event tells; was it news?"""
+        """Update an open incident without an event; return True if it changed."""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False
@@ -48,7 +47,7 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """Show incidents that have ended, oldest end first."""
+        """Add ended incidents, oldest end first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)
@@ -59,18 +58,16 @@ class Incidents:
                 self._charts.pop(oldest, None)
 
     def keep_charts(self, name: str, charts: Charts) -> None:
-        """Keep the charts of one that ended, for as long as it is known itself."""
         if name in self._resolved and charts.engines:
             self._charts[name] = charts
 
     def charts_of(self, name: str) -> Charts | None:
-        """The charts of one that ended; None: none were kept."""
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """The incident of this id; None where there is none, or it ended too long ago."""
+        """Return it, or None if unknown or ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """The open ones as people want them, then those that ended, the last on top."""
+        """Return open ones in display order, then ended ones, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

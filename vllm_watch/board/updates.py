@@ -1,7 +1,6 @@
-"""What changed on the board since a listener last looked.
+"""Changes of the board since a listener last read it.
 
-A listener holds sets of names, not a queue of events: however slow it is, what waits for it is at
-most one mark per target and per incident, and it always gets the newest state of each.
+A listener holds sets of names, not a queue: at most one mark per target and incident, always the newest state.
 """
 
 import asyncio
@@ -9,41 +8,39 @@ from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
-LISTENERS_MAX = 64  # pages open at once; each costs a socket and its share of every publish
+LISTENERS_MAX = 64  # each costs a socket and a share of every publish
 
 
 class TooManyListenersError(WatchError):
-    """More pages are open than one watcher serves."""
+    """The limit of open pages is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed between two looks of a listener, each list in order of name."""
+    """Changes since the last read, sorted by name."""
 
-    targets: list[str]  # added, or with new results
-    gone: list[str]  # targets that were removed
-    incidents: list[str]  # ids: opened, changed or ended
-    gpus: bool  # is there a new reading of the GPUs?
+    targets: list[str]  # added or updated
+    gone: list[str]
+    incidents: list[str]  # opened, changed or ended
+    gpus: bool  # new reading
 
 
 class Updates:
-    """One listener's marks. `wait` returns when there are any."""
+    """One listener's marks."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()  # names of targets that were added or have new results
-        self.gone: set[str] = set()  # names of targets that were removed
-        self.incidents: set[str] = set()  # ids of incidents that were opened, changed or ended
-        self.gpus = False  # is there a new reading of the GPUs?
-        self.closed = asyncio.Event()  # set when the server stops
-        self.urgent = asyncio.Event()  # set while something waits that nobody should wait for
+        self.changed: set[str] = set()  # added or updated
+        self.gone: set[str] = set()
+        self.incidents: set[str] = set()  # opened, changed or ended
+        self.gpus = False  # new reading
+        self.closed = asyncio.Event()  # at shutdown
+        self.urgent = asyncio.Event()  # an urgent mark is pending
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
-        """Return as soon as something changed, or the listener is closed."""
         await self._marked.wait()
 
     def close(self) -> None:
-        """End the listener's wait for good."""
         self.closed.set()
         self.urgent.set()
         self._marked.set()
@@ -56,7 +53,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Note a target's change or end, or an incident's; without any, a new reading of the GPUs."""
+        """Mark one thing; without arguments, a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -72,7 +69,7 @@ class Updates:
         self._marked.set()
 
     def take(self) -> Changes:
-        """What changed until now; the marks are then clear."""
+        """Return and clear the marks."""
         taken = Changes(
             sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
         )
@@ -87,7 +84,7 @@ class Updates:
 
 
 class Listeners:
-    """Everyone who listens now, at most LISTENERS_MAX."""
+    """All listeners."""
 
     def __init__(self) -> None:
         self._all: set[Updates] = set()
@@ -96,7 +93,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Begin to listen. Raises TooManyListenersError."""
+        """Subscribe. Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",
@@ -107,11 +104,9 @@ class Listeners:
         return updates
 
     def remove(self, updates: Updates) -> None:
-        """Stop listening."""
         self._all.discard(updates)
 
     def close(self) -> None:
-        """Close all of them, because the server stops."""
         for updates in self._all:
             updates.close()
 
@@ -123,6 +118,6 @@ class Listeners:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Tell all of them; see Updates.mark."""
+        """Mark for all; see Updates.mark."""
         for updates in self._all:
             updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

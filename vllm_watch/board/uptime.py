@@ -1,7 +1,4 @@
-"""For how much of the last 24 hours, 7 and 30 days a target served its users, and for how much that is not known.
-
-Some 900 bytes for a target: seconds up and down by hour of the last day, and by day (UTC) of the last 30.
-"""
+"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour of the last day and by day (UTC)."""
 
 import math
 from array import array
@@ -12,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more than is asked for: the span that goes on now is only a part."""
+"""One more: the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -22,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of the last `seconds`: how much of the known time it was up (None: nothing is known), how much is unknown."""
+    """Up share of the known time (None: nothing known), and unknown share of the total."""
 
     seconds: float
     up_ratio: float | None
@@ -30,13 +27,13 @@ class Share:
 
 
 class _Ring:
-    """Seconds up and down in each of the last `size` spans of `span_s`."""
+    """Seconds up and down in the last `size` spans of `span_s`."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
     def __init__(self, size: int, span_s: int) -> None:
         self.span_s = span_s
-        self._numbers = array("q", [-1]) * size  # which span since 1970 each is of
+        self._numbers = array("q", [-1]) * size  # span number since 1970
         self._up = array("d", [0.0]) * size
         self._down = array("d", [0.0]) * size
 
@@ -49,7 +46,7 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Seconds up, seconds down, and length, of the span of `t` and the `spans` - 1 before it."""
+        """Return seconds up, seconds down and total, of the last `spans` up to `t`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s
@@ -67,7 +64,7 @@ class _Ring:
 
 
 class Uptime:
-    """One target's."""
+    """One target's uptime."""
 
     __slots__ = ("_days", "_hours")
 
@@ -75,13 +72,12 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Take in the rank (board.day.STATES) that a scrape at Unix time `t` has found, which holds for `seconds`."""
+        """Add a scrape's state (rank in board.day.STATES), valid for `seconds`."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)
 
     def shares(self, t: float) -> Sequence[Share]:
-        """Return it over each of SPANS_DAYS up to Unix time `t`."""
         found = []
         for days in SPANS_DAYS:
             ring, spans = (self._hours, HOURS) if days == 1 else (self._days, days)
@@ -93,12 +89,11 @@ class Uptime:
         return found
 
     def export(self) -> bytes:
-        """Return it as bytes, to be kept."""
         return self._hours.export() + self._days.export()
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Return what was exported. Raises ValueError if `data` is something else."""
+        """Deserialize. Raises ValueError."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is no uptime")
         uptime = cls()

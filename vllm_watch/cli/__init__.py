@@ -1,5 +1,5 @@
 """The commands, one file each: arguments, output and exit status only.
 
-A command module has `HELP` (what it does, with examples, for its own --help), `add_arguments(parser)`
-and `run(arguments)`, which returns the exit status. vllm_watch/__main__.py lists them.
+A module has `HELP` (text of --help), `add_arguments(parser)` and `run(arguments)`, which returns the exit status.
+vllm_watch/__main__.py lists them.
 """

@@ -1,4 +1,4 @@
-"""`vllm-watch advise`: what could be set better, from what was seen."""
+"""`vllm-watch advise`: suggest better settings."""
 
 import argparse
 from pathlib import Path
@@ -20,7 +20,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     connection.add_daemon(parser)
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
     parser.add_argument(
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask or judge; print."""
+    """Run the command."""
     return advising.advise(
         daemon=connection.of(arguments),
         trace=arguments.trace,

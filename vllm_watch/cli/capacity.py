@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: will it fit, before anything is started."""
+"""`vllm-watch capacity`: compute whether a model fits."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     parser.add_argument(
         "source",
         metavar="MODEL",
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan; print; 0 when it fits, 3 when not."""
+    """Return 0 if it fits, else 3."""
     if (arguments.source is None) == (arguments.model is None):
         raise WatchError(
             "no model is named" if arguments.source is None else "two models are named",
@@ -121,7 +121,7 @@ def _positive(value: float | None, flag: str) -> float | None:
 
 
 def report(plan: Plan) -> dict[str, Any]:
-    """Every key of the contract, and the parts of the memory."""
+    """Return the contract's JSON."""
     settings, found = plan.settings, suggestions(plan)
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {

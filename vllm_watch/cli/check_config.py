@@ -1,4 +1,4 @@
-"""check-config: what a configuration means, target by target, or all that is wrong with it."""
+"""check-config: a configuration's meaning, or all of its errors."""
 
 import argparse
 import asyncio
@@ -55,7 +55,7 @@ _OBJECTIVES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the file and the form of the output."""
+    """Add the arguments."""
     parser.add_argument(
         "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
     )
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the file means."""
+    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     if arguments.schema:
         print(_SCHEMA.read_text(), end="")
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if config.web_config is not None:
         check(config.web_config)
     notifiers = _notifiers(arguments.file, config)
-    # A webhook's URL may carry a token in its query.
+    # A webhook's URL may contain a token.
     if arguments.json:
         print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _answers(config: Config) -> bool:
-    """Print what answers at each target, to stderr; is it vLLM everywhere?"""
+    """Return True if all are vLLM."""
     neighbours = Neighbours(ProcessListing(config.procfs), config.procfs)
     once = asyncio.Semaphore(_ASKED_AT_ONCE)
     async with http.new_session() as session:
@@ -125,7 +125,7 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """What each notifier has of what it needs. Raises InvalidConfigError for all that is wrong."""
+    """Return their checks. Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []
@@ -164,7 +164,7 @@ def _in_words(file: Path, config: Config) -> str:
 
 
 def _schedules(config: Config) -> str:
-    """In which zone the hours are, and when each target's next restart falls due and may happen."""
+    """Return zone, next restart and next permitting window per target."""
     lines, now_t = [], time.time()
     for target in config.targets:
         restart = config.restart_for(target)
@@ -183,7 +183,7 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    """When the first window opens that it may use, where that is later."""
+    """Return the first permitted window's opening, if later."""
     allowed = tuple(map(windows.parse, restart.windows))
     opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:

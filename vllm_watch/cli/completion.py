@@ -24,12 +24,12 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare which shell."""
+    """Add the arguments."""
     parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script."""
+    """Run the command."""
     if importlib.util.find_spec("shtab") is None:
         raise WatchError(
             "completion needs shtab, which is not installed",
@@ -51,6 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         for action in sub._actions:
             if action.type is Path:
                 kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
-                vars(action)["complete"] = kind  # where shtab looks for it
+                vars(action)["complete"] = kind  # read by shtab
     print(shtab.complete(parser, shell=arguments.shell))
     return exit_status.FINE

@@ -1,4 +1,4 @@
-"""`vllm-watch demo`: the whole daemon over a simulated fleet."""
+"""`vllm-watch demo`: the daemon with a simulated fleet."""
 
 import argparse
 import asyncio
@@ -29,14 +29,14 @@ examples:
   vllm-watch demo --scenario cold_start --speed 60"""
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
-_INTERVAL_SECONDS = 1.0  # a demo is looked at for a minute, not for a day
+_INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
 
 
 class Demo:
-    """One story. `gpu_source` has the shape of the real one: `async read()` and `async close()`."""
+    """One scenario. `gpu_source` has the real one's interface."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
-        """Raises WatchError for a story that there is not."""
+        """Raise WatchError for an unknown scenario."""
         if story not in STORIES:
             known = ", ".join(STORIES)
             raise WatchError(f"there is no scenario {story!r}", f"Choose one of: {known}.")
@@ -44,7 +44,7 @@ class Demo:
         self.gpu_source = SimulatedGpuSource(self._live.scene.rack, self._live.unix_time)
 
     async def start(self) -> list[Target]:
-        """Serve on ports of the loopback interface that are free. Raises ServeError if none are."""
+        """Serve on free loopback ports. Raises ServeError."""
         return await self._live.start()
 
     async def stop(self) -> None:
@@ -52,13 +52,13 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
-        """A server by its target's name, brought up to now: `demo.engine("chat").fault("hang")`."""
+        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     add = parser.add_argument
     add(
         "--listen",
@@ -89,7 +89,7 @@ def _speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Run the command."""
     if arguments.scenario == "list":
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")
@@ -119,7 +119,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """Restarts as they are best begun with: said, and not done. So the hook is never called."""
+    """Settings for dry runs: the hook is never called."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

@@ -1,4 +1,4 @@
-"""`vllm-watch diagnose`: why a vLLM did not start, or what it died of, from its log."""
+"""`vllm-watch diagnose`: explain a failed start or a death from a log."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     parser.add_argument(
         "log", metavar="LOG", nargs="?", default="-", help="a file, or '-' (default) for stdin"
     )
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the log; print what it says."""
+    """Run the command."""
     reader = LogReader()
     for piece in pieces(arguments.log):
         reader.feed(piece)
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    """What is printed here is pasted into tickets."""
+    """The output is pasted into tickets."""
     line = diagnosis.root_cause_line
     return replace(
         diagnosis,
@@ -69,7 +69,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
-    # The finding is the first sentence of the explanation of a failure, and stands there already.
+    # A failure's explanation begins with the same sentence.
     repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
     said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
     if diagnosis.fixes:

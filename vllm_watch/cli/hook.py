@@ -1,4 +1,4 @@
-"""hook: `vllm-watch hook test NAME` rehearses a restart hook, and changes nothing."""
+"""`vllm-watch hook test NAME`: rehearse a restart hook without changes."""
 
 import argparse
 import asyncio
@@ -35,7 +35,7 @@ exit status: 0 it would work, 1 it would not, or something is to be fixed first,
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is rehearsed."""
+    """Add the arguments."""
     parser.add_argument("what", metavar="test", choices=["test"], help="what to do: rehearse it")
     parser.add_argument("name", metavar="NAME", help="the hook's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Rehearse; the exit status says whether all is healthy."""
+    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
@@ -116,7 +116,7 @@ def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:
 
 
 async def _observed(target: TargetConfig, config: Config) -> tuple[float | None, Finding]:
-    """Look at the server once: when it started is what hooks know it by."""
+    """Hooks identify a server by its start time."""
     async with http.new_session() as session:
         source = VllmSource(target.identity(), config.scrape_for(target), session)
         observation = (await source.observe()).observation

@@ -1,4 +1,4 @@
-"""`vllm-watch journal`: what was done, by whom, why, and what came of it."""
+"""`vllm-watch journal`: list actions, actors, reasons and results."""
 
 import argparse
 import asyncio
@@ -37,13 +37,13 @@ examples:
   vllm-watch journal --state-dir /var/lib/vllm-watch
   vllm-watch journal --url http://gpu-7:9470 --since 12h"""
 
-ENTRIES_MAX = 20_000  # all that is kept
+ENTRIES_MAX = 20_000  # the journal's limit
 
 _COLUMNS_MIN, _COLUMNS_MAX = 60, 160
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     add = parser.add_argument
     add("action", nargs="?", choices=("accept-loss",),
         help="go on without what was lost: restarts are possible again")  # fmt: skip
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the entries."""
+    """Run the command."""
     if arguments.url is not None:
         return _remote(arguments)
     folder = state_folder.find(arguments.state_dir, os.environ)

@@ -1,4 +1,4 @@
-"""notify: `vllm-watch notify test NAME` sends a test message through one notifier, and says how that went."""
+"""`vllm-watch notify test NAME`: send a test message."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is tested."""
+    """Add the arguments."""
     parser.add_argument("what", metavar="test", choices=["test"], help="what to do: send a test")
     parser.add_argument("name", metavar="NAME", help="the notifier's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, send, and say how it went."""
+    """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
     kind, settings = _settings(config, arguments.name)

@@ -1,4 +1,4 @@
-"""`vllm-watch pause`: no restarts at all, for a while or until somebody resumes."""
+"""`vllm-watch pause`: pause all restarts."""
 
 import argparse
 
@@ -14,7 +14,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare for how long, and why."""
+    """Add the arguments."""
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
     )
@@ -25,6 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask for it."""
+    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(arguments, daemon_requests.path("pause"), body)

@@ -1,4 +1,4 @@
-"""`vllm-watch preflight -- vllm serve ...`: what stands in the way of this launch, before it is made."""
+"""`vllm-watch preflight -- vllm serve ...`: check a launch before it starts."""
 
 import argparse
 
@@ -24,7 +24,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--exec", action="store_true", help="become vLLM where nothing stands in the way")  # fmt: skip
     parser.add_argument(
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check; print; 0 for go, 3 for no-go."""
+    """Return 0 for go, 3 for no-go."""
     words = list(arguments.command)
     if words[:1] == ["--"]:
         words = words[1:]

@@ -1,9 +1,8 @@
-"""`vllm-watch probe`: does the watcher here answer? What a container's health check and an exec probe run.
+"""`vllm-watch probe`: a container's health check or exec probe of the local watcher.
 
-A health check knows nothing of the configuration: so it finds out by itself whether it speaks to TLS, shows no
-password (`/-/healthy` asks for none) and verifies no certificate, since it tells nothing and asks only whether anybody
-is there. Where a client certificate is required it has none to show; then the server's part of the handshake, which the
-event loop that does all the work has to make, is the answer.
+It does not know the configuration: it detects TLS, sends no password (`/-/healthy` needs none) and verifies no
+certificate, as it sends no secrets. If a client certificate is required, the server's part of the handshake counts:
+its event loop must produce it.
 """
 
 import argparse
@@ -31,18 +30,16 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = (
-    2.0  # twice, without and with TLS, is below the 5 s that the image's health check may take
-)
+_SECONDS = 2.0  # twice, without and with TLS, within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
-_HANDSHAKE = 0x16  # the type of a TLS record with a part of a handshake
+_HANDSHAKE = 0x16  # a TLS record type
 _BYTES_MAX = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare whom to ask."""
+    """Add the arguments."""
     parser.add_argument(
         "--url", metavar="URL",
         help=f"the watcher's address (default: {URL_VARIABLE}, else {DEFAULT_URL}, with TLS where it speaks that)",
@@ -50,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, and say why not."""
+    """Run the command."""
     given = arguments.url or os.environ.get(URL_VARIABLE)
     scheme, host, port = _address(given or DEFAULT_URL)
     why = _asked(scheme, host, port)
-    if why not in ("", _SILENT) and not given:  # it may speak TLS: then it has not understood
+    if why not in ("", _SILENT) and not given:  # perhaps TLS
         why = _asked("https", host, port) and why
     if not why:
         return exit_status.FINE
@@ -74,7 +71,7 @@ def _address(url: str) -> tuple[str, str, int]:
 
 
 def _asked(scheme: str, host: str, port: int) -> str:
-    """Why it does not answer; "" where it does."""
+    """Return why not, or ""."""
     try:
         status = _status(scheme, host, port)
     except TimeoutError:
@@ -100,7 +97,7 @@ def _status(scheme: str, host: str, port: int) -> int:
 
 
 def _shakes_hands(host: str, port: int) -> bool:
-    """Does it answer the first word of a handshake with its own?"""
+    """Return True if a ClientHello is answered."""
     outgoing = ssl.MemoryBIO()
     mine = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -114,7 +111,7 @@ def _shakes_hands(host: str, port: int) -> bool:
 
 
 def _context() -> ssl.SSLContext:
-    """Trusts anybody: nothing is told to whoever answers."""
+    """Trust any server: nothing confidential is sent."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""`vllm-watch record`: write what a server says into a trace file."""
+"""`vllm-watch record`: record a server's scrapes."""
 
 import argparse
 from pathlib import Path
@@ -16,8 +16,8 @@ examples:
   vllm-watch record --target http://10.0.0.7:8000 --out slow.jsonl.gz --interval 5 --duration 600
   vllm-watch replay today.jsonl.gz"""
 
-_INTERVAL_SECONDS = 1.0  # a recording is made to look closely; vLLM answers in milliseconds
-_INTERVAL_SECONDS_MIN = 0.1  # below, looking would be load
+_INTERVAL_SECONDS = 1.0  # vLLM answers in milliseconds
+_INTERVAL_SECONDS_MIN = 0.1  # below, scraping would be load
 _FILE_BYTES_MAX = 256 << 20
 
 
@@ -32,7 +32,7 @@ def _seconds(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     add = parser.add_argument
     add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
     add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record; a stop by signal is the normal end."""
+    """Run the command; a signal is the normal end."""
     record(
         arguments.target,
         arguments.out,

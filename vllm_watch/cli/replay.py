@@ -1,4 +1,4 @@
-"""`vllm-watch replay`: run a recording, or what a Prometheus has stored, through the same judgement as live."""
+"""`vllm-watch replay`: judge a recording or a Prometheus' metrics as live."""
 
 import argparse
 import time
@@ -30,7 +30,7 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     add = parser.add_argument
     add(
         "trace",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what a Prometheus has stored")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    moment = partial(moments.moment, now_t=time.time())  # one now for all that is given
+    moment = partial(moments.moment, now_t=time.time())  # one time for all arguments
     parser.set_defaults(moment=moment)
     add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
     add("--until", metavar="T", type=moment, help="up to then (default: now)")
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; the exit status is 0 whatever the recording holds."""
+    """Return 0 for any recording."""
     if arguments.prometheus is not None:
         _of_prometheus(arguments)
         return exit_status.FINE

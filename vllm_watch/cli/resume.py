@@ -1,4 +1,4 @@
-"""`vllm-watch resume`: end a pause, and let what did not help be tried again."""
+"""`vllm-watch resume`: end a pause and close breakers."""
 
 import argparse
 
@@ -14,13 +14,13 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare why."""
+    """Add the arguments."""
     parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
     daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask for it."""
+    """Run the command."""
     return daemon_requests.ask(
         arguments, daemon_requests.path("resume"), {"reason": arguments.reason}
     )

@@ -32,12 +32,12 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python looks for garbage when there are 700 more objects than at the last time. The looks of a moment hold as
-many, and leave hardly any: for nothing, it took a twentieth of their time. So many more take some megabytes."""
+"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
+its time. This costs some megabytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the arguments."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md"
     )
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Run the command."""
 
     def load_config() -> Config:
         config = load(
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # of one server, so it is not any that is found
+        if config.engine_log is not None:  # of one server, not of any found
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -96,24 +96,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_empty(path: Path) -> None:
-    """Empty is what a file is for a moment while it is written: it would end the watch of every target."""
+    """An empty file is probably being written: it would end the watch of every target."""
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
-        return  # `load` says what is wrong with it
+        return  # `load` reports the error
     if empty:
         cause = f"{path} is empty, as a file is that is just being written"
         raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
 def collect_rarely() -> None:
-    """Look for garbage rarely, and never among the modules: they last as long as the process."""
+    """Collect rarely, and never modules, which last as long as the process."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
-    """Set the log up and run the daemon in this process."""
+    """Run the daemon in this process."""
     allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()

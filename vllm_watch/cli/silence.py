@@ -1,4 +1,4 @@
-"""`vllm-watch silence`: no restart for one incident, for a while."""
+"""`vllm-watch silence`: prevent restarts for one incident."""
 
 import argparse
 
@@ -14,7 +14,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare which incident, for how long, and why."""
+    """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
     parser.add_argument(
         "--minutes", metavar="N", type=float, default=60.0, help="for how long (default 60)"
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask for it."""
+    """Run the command."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
     return daemon_requests.ask(
         arguments, daemon_requests.path("incidents", arguments.incident, "silence"), body

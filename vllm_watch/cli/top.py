@@ -31,14 +31,14 @@ _NOT_LIVE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare which daemon to look at."""
+    """Add the arguments."""
     connection.add_daemon(parser)
     parser.add_argument("--once", action="store_true", help="print once as text and exit")
     parser.add_argument("--json", action="store_true", help="print one JSON object and exit")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it until the user quits."""
+    """Run the command."""
     daemon = connection.of(arguments)
     once = arguments.once or arguments.json or not sys.stdout.isatty()
     if not once and importlib.util.find_spec("textual") is None:
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         top_once.show(Daemon.at(daemon), as_json=arguments.json)
         return exit_status.FINE
-    # textual is an extra: only what follows may import it.
+    # textual is an extra.
     from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415
 
     TopApp(Daemon.at(daemon)).run()

@@ -1,1 +1,1 @@
-"""Everything that only shows: /metrics, the HTTP API and the status page. Nothing here changes the world."""
+"""Read-only views: /metrics, the HTTP API and the status page."""

@@ -1,4 +1,4 @@
-"""How every answer leaves: with its headers, in time, compressed where asked; errors as JSON."""
+"""Responses: headers, write timeout, compression, JSON errors."""
 
 import asyncio
 import gzip
@@ -9,12 +9,12 @@ from aiohttp.typedefs import Handler
 
 from vllm_watch.export.status import to_json
 
-WRITE_SECONDS = 30.0  # for one whole answer; Prometheus itself gives up after 10 by default
-BODY_BYTES_MAX = 4096  # nothing that we serve needs a body; a reload may carry an empty form
+WRITE_SECONDS = 30.0  # Prometheus gives up after 10 by default
+BODY_BYTES_MAX = 4096  # only a reload may carry an empty form
 BODY_SECONDS = 5.0
-LARGE_BODIES_PATH = "/api/v1/alertmanager"  # whole groups of alerts, from who has a token
-_GZIP_BYTES_MIN = 1024  # under a packet or so, compressing saves nothing
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over a millisecond or two: not in the event loop
+LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts, by token
+_GZIP_BYTES_MIN = 1024  # below about one packet
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms: use a thread
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
@@ -22,11 +22,11 @@ _SERVED = (
     "and /gate/readiness"
 )
 HEADERS = {
-    # No inline script or style, nothing from elsewhere: a model's name cannot become code.
+    # No inline script or style: a model's name cannot become code.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",  # what browsers without frame-ancestors read
+    "X-Frame-Options": "DENY",  # for browsers without frame-ancestors
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class TimedResponse(web.Response):
-    """A response whose reader has WRITE_SECONDS to take it, and loses the connection after."""
+    """Closes the connection of a client that reads longer than WRITE_SECONDS."""
 
     _transport: asyncio.Transport | None = None
 
@@ -57,11 +57,11 @@ class TimedResponse(web.Response):
 async def answer(
     request: web.Request, body: bytes, content_type: str, **headers: str
 ) -> web.Response:
-    """A whole body, gzipped if the caller takes that."""
+    """Gzip it if the client accepts that."""
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
-        # Level 1: a third of the time of level 6 for a body that is a tenth either way.
+        # Level 1 takes a third of level 6's time for the same tenth.
         if len(body) > _GZIP_INLINE_BYTES_MAX:
             body = await asyncio.to_thread(gzip.compress, body, 1)
         else:
@@ -70,12 +70,12 @@ async def answer(
 
 
 async def json_answer(request: web.Request, text: str) -> web.Response:
-    """JSON that is already written."""
+    """Send serialized JSON."""
     return await answer(request, text.encode(), "application/json")
 
 
 def refusal(status: int, error: str, remedy: str) -> web.Response:
-    """An error in words: what is wrong, and what the reader can do."""
+    """Return cause and remedy as JSON."""
     body = to_json({"error": error, "remedy": remedy}).encode()
     return TimedResponse(status=status, body=body, content_type="application/json")
 
@@ -90,11 +90,11 @@ def _accepts_gzip(header: str) -> bool:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """No such page, wrong method, too large: said as every other error is."""
+    """Answer routing errors (404, 405, 413) as JSON."""
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # Went away in the middle of its body, or sent what is none: no fault of ours to log.
+        # Disconnected or invalid body: not our error.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(
@@ -107,7 +107,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Take in a small body, quickly; refuse a large or slow one. Alertmanager's is read by its handler."""
+    """Read small bodies quickly; Alertmanager's is left to its handler."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -1,4 +1,4 @@
-"""The HTTP routes that tell and the one that reloads; the page's files are in `assets`, the stream in `events`."""
+"""The read-only HTTP routes and the reload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,22 +19,22 @@ from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_op
 from vllm_watch.state.journal import Told
 from vllm_watch.support.caller import Caller
 
-Ready = Callable[[], str | None]  # None when ready, else why not, in words
+Ready = Callable[[], str | None]  # None when ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Who asks and from where; raises WatchError where the new configuration is refused."""
-Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → a trace file
+"""Actor, source address; raises WatchError if the configuration is refused."""
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → trace file
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Since when (Unix seconds) and how many entries at most; raises WatchError where it cannot be read."""
+"""Start (Unix seconds), maximum entries; raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # to read a file and resolve its targets' names
+RELOAD_SECONDS = 25.0  # to read a file and resolve names
 MINUTES_MAX = 60.0
-JOURNAL_ENTRIES_MAX = 2000  # of some 1 KB; its file has all
-_CHUNK_SECONDS = 10.0  # for the recorder to bring one chunk and the reader to take it
+JOURNAL_ENTRIES_MAX = 2000  # some 1 KB each
+_CHUNK_SECONDS = 10.0  # per chunk, to produce and write
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Api:
-    """The handlers, over one board."""
+    """Handlers of one board's routes."""
 
     def __init__(
         self,
@@ -59,7 +59,6 @@ class Api:
         PlatformCollector(registry=self._own)
 
     def routes(self) -> list[web.RouteDef]:
-        """Every route of this class."""
         return [
             web.get("/metrics", self.metrics),
             web.get("/-/healthy", self.healthy),
@@ -74,17 +73,16 @@ class Api:
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """Prometheus text, or OpenMetrics where the caller prefers it."""
+        """Prefer OpenMetrics if the client does."""
         openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
         body = render(self._board, self._own, openmetrics=openmetrics)
         return await answer(request, body, OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
 
     async def healthy(self, request: web.Request) -> web.StreamResponse:
-        """The process answers."""
         return await answer(request, b"healthy\n", _TEXT)
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """There are results to show; before, 503 with the reason in words."""
+        """Answer 503 with the reason until there are results."""
         reason = self._ready()
         if reason is None:
             web_trouble = self._board.web.because if self._board.web else None
@@ -93,11 +91,10 @@ class Api:
         return web.Response(status=503, text=f"not ready: {reason}\n")
 
     async def _reload_for(self, request: web.Request, caller: Caller) -> web.StreamResponse:
-        """Read the configuration again."""
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
-            # Shielded: a reload that is cut off half-way would leave neither configuration.
+            # Shielded: an interrupted reload would leave neither configuration.
             async with asyncio.timeout(RELOAD_SECONDS):
                 await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
@@ -111,11 +108,9 @@ class Api:
         return await json_answer(request, '{"reloaded":true}')
 
     async def status(self, request: web.Request) -> web.StreamResponse:
-        """Everything the page needs."""
         return await json_answer(request, self._status.whole(self._ready()))
 
     async def incidents(self, request: web.Request) -> web.StreamResponse:
-        """The open incidents and the last that ended, of all targets or of one."""
         state = request.query.get("state")
         if state not in (None, "open", "resolved"):
             return refusal(400, f"state={state[:100]!r} is neither open nor resolved",
@@ -125,7 +120,7 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """One incident; with ?debug=true also the way to its verdict."""
+        """Serve an incident, with ?debug=true also the steps to its verdict."""
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:
@@ -137,7 +132,7 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """The charts of a target, or of one of its engines, or of an incident."""
+        """Serve the charts of a target, an engine or an incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -158,7 +153,7 @@ class Api:
         return await json_answer(request, found)
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
-        """The last minutes of a target as a trace file."""
+        """Serve a target's last minutes as a trace."""
         target = request.query.get("target", "")
         if target not in self._board.targets:
             return _no_target(target)
@@ -171,7 +166,7 @@ class Api:
         return await _download(request, target, self._recording(target, minutes))
 
     async def journal(self, request: web.Request) -> web.StreamResponse:
-        """What was done and by whom, oldest first."""
+        """Oldest first."""
         try:
             since_t = float(request.query.get("since", "0"))
         except ValueError:
@@ -189,7 +184,7 @@ class Api:
 
 
 def _on_this_host(request: web.Request) -> str | None:
-    """Whoever is on this machine may have the file read again, unless a proxy there speaks for others."""
+    """Allow this host, but not through a proxy."""
     return "whoever is on this host" if is_this_host(request) else None
 
 
@@ -200,7 +195,7 @@ def _no_target(name: str) -> web.Response:
 
 
 def _number(text: str, most: float) -> float | None:
-    """A number above 0 and up to `most`; None for what is none."""
+    """Return a number in (0, `most`], else None."""
     try:
         number = float(text)
     except ValueError:
@@ -211,7 +206,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Stream the chunks; an error before the first is still an answer, one after it cuts the file off."""
+    """Stream; an error before the first chunk gets a response, a later one aborts."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -243,7 +238,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """So that the caller sees an incomplete download and not a whole, short file."""
+    """The client must see an incomplete download, not a short file."""
     if request.transport is not None:
         request.transport.abort()
 

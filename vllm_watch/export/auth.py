@@ -1,8 +1,7 @@
-"""Who may change something: named bearer tokens from files, compared in constant time.
+"""Authorization of changes: named bearer tokens from files, compared in constant time.
 
-Wrong tokens are counted per address: after a few it is told to slow down, and no more is written of it for a while.
-A right token is always taken: who guesses beside it, or shares its address, cannot lock it out. That costs nothing,
-because a token is too long to be guessed, and comparing one takes microseconds.
+After a few wrong tokens an address gets 429, and logging pauses. Valid tokens always pass, so a guesser cannot lock an
+owner out: tokens are too long to guess, and comparing takes microseconds.
 """
 
 import hashlib
@@ -22,33 +21,32 @@ from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""So many wrong tokens of one address in a minute are a mistake; more are an attack or a loop."""
+"""Wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""What one token may ask for in a minute: a person asks for a few, a script that loops for thousands."""
+"""Requests per token and minute: people send a few, a looping script thousands."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends a group every few seconds at most, and some hundred groups in an outage."""
+"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses remembered for their failures; the oldest are forgotten."""
+"""Addresses with failures; the oldest are dropped."""
 
 
 class Auth:
-    """Says who a caller is and whether they may."""
+    """Authenticates and authorizes callers."""
 
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
         self._tokens = [TokenFile(each.name, each.file, each.may) for each in tokens]
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()  # by address
-        self._asked: dict[str, deque[float]] = {}  # by token; there are a hundred at most
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._asked: dict[str, deque[float]] = {}  # by token
 
     @property
     def exists(self) -> bool:
-        """Is there any token, and so any endpoint that changes something?"""
         return bool(self._tokens)
 
     def actor(self, request: web.Request, right: str) -> str | web.Response:
-        """Return the token's name, or the answer that refuses the caller."""
+        """Return the token's name, or a refusal."""
         caller = request.remote or "unknown"
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None
@@ -65,7 +63,7 @@ class Auth:
         return self.too_fast(found.name, right) or found.name
 
     def too_fast(self, actor: str, right: str) -> web.Response | None:
-        """Count a request of this actor; return the answer where it was one too many."""
+        """Count a request; return a refusal above the limit."""
         alerts = right == "alertmanager"
         asked = self._asked.setdefault(actor, deque())
         now_s = time.monotonic()
@@ -74,13 +72,13 @@ class Auth:
         if len(asked) >= (ALERTS_MAX if alerts else CHANGES_MAX):
             wait = CHANGES_SECONDS - (now_s - asked[0])
             text = f"{actor} has asked {len(asked)} times in {CHANGES_SECONDS:g} s"
-            # A 5xx is sent again by Alertmanager, a 429 is not.
+            # Alertmanager retries a 5xx but not a 429.
             return _slower(text, wait, 503 if alerts else 429)
         asked.append(now_s)
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Every token is compared, also after one that matches: time tells nothing."""
+        """Compare every token: constant time."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
@@ -89,7 +87,7 @@ class Auth:
         return found
 
     def _count(self, caller: str, path: str) -> bool:
-        """Note a wrong token; were there too many of this address?"""
+        """Return True above the limit."""
         now_s = time.monotonic()
         recent = [t for t in self._failures.pop(caller, ()) if now_s - t < FAILURES_SECONDS]
         self._failures[caller] = [*recent, now_s][-FAILURES_MAX - 1 :]
@@ -120,4 +118,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # the bytes that came
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # raw bytes

@@ -1,7 +1,7 @@
-"""Who may ask: a page of another site, opened in an operator's browser, must not reach a watcher on loopback.
+"""A foreign page in an operator's browser must not reach a watcher on loopback.
 
-Such a page can make the browser call http://127.0.0.1 (and, by DNS rebinding, read the answer). Its
-requests carry its own name in Host or Origin, which is how they are told apart.
+It can make the browser request http://127.0.0.1 (and, by DNS rebinding, read the response), but carries its own name
+in Host or Origin.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ _OF_CLIENTS = re.compile(
     r"|expect|from|host|keep-alive|last-event-id|origin|pragma|priority|range|referer|save-data|te|trailer|transfer-encoding"
     r"|upgrade|upgrade-insecure-requests|user-agent|x-prometheus-scrape-timeout-seconds|x-requested-with"
 )
-"""Headers that curl, browsers, probes and Prometheus send of themselves, in lower case."""
+"""Headers that curl, browsers, probes and Prometheus send, in lower case."""
 
 PORT_MAX = 65_535
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::([0-9]{1,5}))?")
@@ -31,26 +31,22 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Does the caller come over loopback, and no proxy here speaks for others?"""
+    """Return True for loopback without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True unless the request looks like one that a client sent itself: a proxy's address is not its callers'.
+    """Return True unless it looks like a client's own request: a proxy's address is not its callers'.
 
-    Proxies name whom they speak for in headers of their own (X-Real-IP, CF-Connecting-IP, Via …), and more are
-    invented than could be listed. So the headers that clients send are listed, and any other may be a proxy's.
-    Some proxies add none, but speak HTTP/1.0 (nginx unless told otherwise), which current clients do not.
+    Proxies' headers (X-Real-IP, CF-Connecting-IP, Via …) are too many to list: any header that clients do not send
+    counts as a proxy's. Proxies without one often speak HTTP/1.0 (nginx's default), unlike current clients.
     """
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """The Host names to answer to; None (any) where we are bound to a network address and were told none.
-
-    There the watcher cannot know by which names it is reached.
-    """
+    """Return accepted Host names; None (any) on a network address without configured names, as they are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -58,14 +54,14 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Make the middleware that refuses other Hosts, and changes that another site asks for."""
+    """Make the middleware against other Hosts and cross-site changes."""
     hosts = allowed_hosts(bound, names)
-    # A name can be pointed at us by whoever owns it; an address in Host was typed as such.
+    # Anyone can point a name at us; an address was typed.
     by_address = not is_loopback(bound)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.raw_path.startswith("/"):  # a proxy's form names a host of its own
+        if not request.raw_path.startswith("/"):  # absolute form, as for a proxy
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
@@ -77,7 +73,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # A probe's question is noted: what a page of another site asks is not.
+        # Probes are recorded: a cross-site request is not one.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)
@@ -87,10 +83,9 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a change that a page of another site asks for, which a browser would send with all it has.
+    """Refuse a cross-site change, which a browser sends with credentials.
 
-    Browsers say so in Origin or Sec-Fetch-Site. Older ones do not, but send a body to another site only
-    as a form would.
+    Browsers mark it by Origin or Sec-Fetch-Site; older ones send cross-site bodies only as a form would.
     """
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
@@ -116,6 +111,6 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the name or address in a Host header, without its port; None unless the whole of it is HOST:PORT."""
+    """Return the name or address of a HOST:PORT, else None."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

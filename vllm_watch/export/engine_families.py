@@ -1,4 +1,4 @@
-"""What is exported of each engine: one row per signal, from signals.records.EngineSignals."""
+"""Metric families of engines' signals."""
 
 from operator import attrgetter
 
@@ -14,7 +14,6 @@ _DOWN = "Absent while the engine cannot be read."
 
 
 def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
-    """A signal that is one number."""
     return Family(
         name=_PREFIX + attribute, kind="gauge", scope="engine",
         help=help_, absent=absent, value=attrgetter(attribute),
@@ -22,7 +21,7 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
-    """A latency's quantiles: a summary without sum and count, which would be over another time."""
+    """A summary without sum and count, which would cover another span."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
         help=f"{what}, in seconds: the quantiles of what was observed within the signal window.",
@@ -32,7 +31,7 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
-    """A signal that is split by one label."""
+    """Split by one label."""
     return Family(
         name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
         help=help_, absent=absent, series=by_label(attribute),
@@ -40,7 +39,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """A target without engines has none whose counters could begin again."""
+    """Return None without engines: there are no counters to reset."""
     return row.restarts if row.engine else None
 
 
@@ -49,7 +48,7 @@ def _health(row: EngineSignals) -> float | None:
 
 
 def _state(row: EngineSignals) -> Series | None:
-    """A word that is none of ours is unknown: one state always holds."""
+    """An unknown word counts as "unknown"."""
     return _known_state(row) or _unknown_state
 
 

@@ -1,10 +1,9 @@
-"""/api/v1/events: what changed, told to open pages as server-sent events.
+"""/api/v1/events: changes sent to open pages as server-sent events.
 
-Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as
-in the status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in
-the status), `beat` (the watcher itself, its clock and health: at least every four seconds).
-A page gets at most one batch per second, always of the newest state, except that an incident that opens,
-changes or ends is told at once; a page that does not read loses its connection.
+`hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
+`incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
+
+At most one batch per second, with the newest state; incidents at once. A page that does not read is disconnected.
 """
 
 import asyncio
@@ -17,10 +16,10 @@ from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
-BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
-URGENT_SECONDS = 0.1  # between two batches at least, so that a storm of incidents is a few
+BATCH_SECONDS = 1.0  # bounds the work per page
+URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
 BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
-WRITE_SECONDS = 10.0  # for a part of a batch; a reader slower than that is gone or hopeless
+WRITE_SECONDS = 10.0  # a slower reader is gone or hopeless
 _EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 
 
@@ -32,7 +31,7 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Stream until the page goes, does not read, or the server stops."""
+        """Stream until the page leaves, stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:
@@ -44,7 +43,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass  # the page went away, which is how every stream ends
+            pass  # the page left
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -84,7 +83,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Let changes gather: for a second, or until one comes that nobody should wait for."""
+    """Collect changes for a second, or until an urgent one."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

@@ -1,4 +1,4 @@
-"""What there is to know of a target at one moment, as files: for the morning after its server was restarted."""
+"""A target's state as files, for analysis after a restart."""
 
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
@@ -11,11 +11,11 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""What led to the incident, and the usual before it."""
+"""The lead-up and the usual state."""
 
 
 class Evidence:
-    """The recording, the target, its incidents, the GPUs, the end of the engine's log where one is read, and the stacks of what hangs."""
+    """Recording, target, incidents, GPUs, log's end, stacks of a hung process."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Evidence:
         logs: Mapping[str, EngineLog],
         stacks: Stacks | None = None,
     ) -> None:
-        """`logs`: of the targets of which one is read."""
+        """`logs`: by target."""
         self._board = board
         self._status = Status(board)
         self._recorder = recorder
@@ -32,7 +32,7 @@ class Evidence:
         self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
-        """Return what there is of a target, by file name."""
+        """Return the files by name."""
         parts = {
             "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
             "target.json": _once(self._status.target(target) or "null"),
@@ -45,7 +45,7 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Of a server that hangs: its core, or its API."""
+        """Return stacks of a hung server's core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None
@@ -60,7 +60,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Of a server on another host none: what runs here with its port is another one."""
+    """Refuse for another host's server: the local process on its port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

@@ -1,4 +1,4 @@
-"""The table of every exported metric: `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
+"""All exported metrics; `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
 
 import re
 import sys
@@ -53,7 +53,7 @@ _PLAIN = re.compile(
     r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
     r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
 )
-"""What the head of the page says of all: what is not told, configured or seen yet is absent."""
+"""Covered by the page's head: not reported, configured or seen yet."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
@@ -63,12 +63,12 @@ _SECTIONS = (
 
 
 def markdown() -> str:
-    """The text of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     return _HEAD + "".join(_section(title, families) for title, families in _SECTIONS)
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    """Labels and absence that most of its families share stand once, at its head."""
+    """Common labels and absence stand in its head."""
     labels = _usual([family.all_labels for family in families])
     absent = _usual([family.absent for family in families])
     usual = f"Labels, unless told: {_quoted(labels)}. " if labels else ""
@@ -78,7 +78,7 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
 
 
 def _usual(values: list[_Value]) -> _Value | None:
-    """What at least three of them are."""
+    """Return the value of at least three."""
     value, times = Counter(values).most_common(1)[0]
     return value if times >= _USUAL and value else None
 
@@ -95,7 +95,7 @@ def _row(family: Family, labels: tuple[str, ...], absent: str) -> str:
     about = ", ".join(filter(None, (kind, own)))
     plain = family.absent in ("", absent) or _PLAIN.fullmatch(family.absent)
     told = "" if plain else f" *{family.absent}*"
-    said = re.sub(",? over the signal window", "", family.help)  # the head says so of all
+    said = re.sub(",? over the signal window", "", family.help)  # covered by the head
     return f"- `{family.name}`{f' ({about})' if about else ''}: {said}{told}\n"
 
 

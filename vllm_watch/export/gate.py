@@ -1,8 +1,8 @@
-"""What exec probes in the engines' containers ask: may this engine live on, may it get more requests?
+"""The gate of exec probes in the engines' containers.
 
-Every answer is HTTP 200 and one line of text, "ok" or the gate's word with the start of the server that is
-meant; a probe must compare both, and takes anything else, and no answer, for "ok". So a probe by httpGet
-can never restart an engine on our word, and none must be made: it would when the watcher is away.
+Every response is HTTP 200 with one line: "ok", or the gate's word with the start of the server it is about. A probe
+must compare both, and treat anything else as "ok". So an httpGet probe can never restart an engine on our word, and
+must not be configured: it would when the watcher is away.
 """
 
 import asyncio
@@ -20,47 +20,47 @@ from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
 from vllm_watch.sources.this_host import is_loopback
 
-# The words are the contract with the probes, see docs/hooks/gate.md.
+# The contract, see docs/hooks/gate.md.
 WORDS = {"liveness": "kill", "readiness": "no"}
 
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
-_NAME_SECONDS = 1.0  # for the address of the engine; a probe waits for 2 s
+_NAME_SECONDS = 1.0  # to resolve the engine; a probe waits for 2 s
 
 
 class Probes(Protocol):
-    """What was heard of a target's probes."""
+    """A target's probes."""
 
     @property
     def liveness_asked_seconds(self) -> float | None:
-        """Since the last one asked; None: none ever did."""
+        """Return seconds since the last one; None: none yet."""
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Unix seconds: when the containers that asked lately began."""
+        """Unix starts of the containers that probed lately."""
 
 
 class Gatekeeper(Protocol):
-    """Who knows the answers."""
+    """Decides the responses."""
 
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server that is meant by the gate's word; None: all is healthy."""
+        """Return the start of the server to kill or avoid; None: "ok"."""
 
     def probes(self, target: str) -> Probes:
-        """What was heard of the probes of this target."""
+        """Return this target's probes."""
 
 
 class GateApi:
-    """The handlers, over who knows the answers; `targets` are those that are watched, by name."""
+    """`targets`: by name."""
 
     def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
         self._gatekeeper = gatekeeper
         self._targets = targets
 
     def routes(self) -> list[web.RouteDef]:
-        """Every route of this class; all of them only answer."""
+        """All are read-only."""
         return [
             web.get("/gate/{which:liveness|readiness}", self._answer),
             web.get("/gate/probes", self._probes),
@@ -96,20 +96,18 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """Does it come from the engine's own address, or from this host? What others ask is no probe, and is not noted."""
+    """True for the engine's address or this host; others are no probes."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(
-        host
-    ):  # a sidecar, which may be asked at the pod's own address
+    if host is not None and is_loopback(host):  # a sidecar, perhaps called at the pod's address
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)
     try:
         async with asyncio.timeout(_NAME_SECONDS):
             found = await loop.getaddrinfo(host, None)
-    except (OSError, UnicodeError):  # a time-out is one
+    except (OSError, UnicodeError):  # includes the timeout
         return False
     return request.remote in {address[0] for *_, address in found}
 

@@ -1,4 +1,4 @@
-"""What is exported of each GPU of this host and of the processes that hold its memory."""
+"""Metric families of this host's GPUs and their memory's holders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
 _PREFIX = "vllm_watch_gpu_"
 _SENSOR = "Absent where the driver does not tell (MIG slices have few sensors), and on a lost GPU."
-HOLDERS_MAX = 20  # by contract: named per GPU; the rest are summed
+HOLDERS_MAX = 20  # by contract; the rest are summed
 
-# NVML's clock event reasons, so that one that does not hold is 0 and not merely missing.
+# NVML's: inactive ones are 0, not missing.
 THROTTLE_REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
     "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
@@ -22,13 +22,13 @@ THROTTLE_REASONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A GPU with what only the board and the reading as a whole know of it."""
+    """A GPU with the board's data."""
 
     gpu: GpuSample
     host: str = ""
     driver_version: str = ""
-    xid_errors: Mapping[int, int]  # code → times seen since the watcher started
-    judged: GpuHolders | None = None  # who holds its memory; None: not judged
+    xid_errors: Mapping[int, int]  # code → count
+    judged: GpuHolders | None = None  # None: not judged
 
 
 def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
@@ -62,7 +62,7 @@ def _identity(row: GpuRow) -> Series:
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
-    """A reason that a newer driver invents is shown too, where it holds."""
+    """Newer drivers may add reasons."""
     holds = row.gpu.throttle_reasons
     if holds is None:
         return None
@@ -71,9 +71,8 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Each process once, the largest holder first, those of unknown size last.
-
-    NVML lists a process once per kind of context (compute, graphics), each time with the same bytes.
+    """Return each process once, largest first, unknown sizes last: NVML lists it per kind of context, with the same
+    bytes.
     """
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
@@ -84,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """What each holder is called; empty where nothing was judged."""
+    """Return each holder's verdict."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

@@ -1,8 +1,4 @@
-"""One endpoint that changes something: who may, how often, and one line in the log of each who did.
-
-Every such route is made of this, so that none can be added without a token; a test takes them all from
-the router.
-"""
+"""Authorization, rate limit and log of every endpoint that makes changes; a test checks that all use it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,18 +11,18 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""For the guard to ask its blockers and its lock."""
+"""For the guard's checks and lock."""
 
 _log = structlog.get_logger()
 
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Who may ask without a token, by name; None: this caller may not."""
+"""Name of a caller without token; None: needs one."""
 
 
 class Guarded:
-    """`handle` is the route's handler. It runs `inner` for whoever has a token with the right."""
+    """Runs `inner` if the token has the right."""
 
     def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
         self.right = right
@@ -36,11 +32,10 @@ class Guarded:
 
     @property
     def takes_tokens(self) -> bool:
-        """Is there any? Where there is none, a token stands for nothing."""
         return self._auth.exists
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Refuse, or do it; and write down who asked, from where, for what, and what came of it."""
+        """Log actor, source, request and result."""
         source = request.remote or "unknown"
         actor = self._actor(request)
         if not isinstance(actor, str):
@@ -72,6 +67,6 @@ class Guarded:
 
 
 def guard_of(request: web.Request) -> Guarded | None:
-    """Return what guards the route that this request goes to."""
+    """Return the wrapper of the requested route."""
     owner = getattr(request.match_info.handler, "__self__", None)
     return owner if isinstance(owner, Guarded) else None

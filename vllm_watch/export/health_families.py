@@ -1,4 +1,4 @@
-"""What is exported of the watcher's own parts: state folder, web configuration, notifiers."""
+"""Metric families of the watcher's parts."""
 
 from typing import Any
 

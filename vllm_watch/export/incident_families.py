@@ -1,4 +1,4 @@
-"""What is exported of each target's incidents, and of the watcher's own under its name."""
+"""Metric families of incidents; the watcher's own under its name."""
 
 from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.family import Family, Series, by_label
@@ -10,13 +10,13 @@ def _labels_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _open(entry: TargetEntry) -> Series:
-    """One series for each combination of labels: two GPUs may have the same trouble at once."""
+    """Return one per combination of labels: two GPUs may have the same trouble."""
     labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 
 
 def _opened(entry: TargetEntry) -> Series:
-    """Of those that share their labels the oldest."""
+    """Return the oldest per combination of labels."""
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -25,7 +25,7 @@ def _opened(entry: TargetEntry) -> Series:
 
 
 def _advised(entry: TargetEntry) -> Series:
-    """Where several share their labels: is it advised for any of them?"""
+    """Return 1 if advised for any with these labels."""
     advised: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -34,7 +34,7 @@ def _advised(entry: TargetEntry) -> Series:
 
 
 def _recovering(entry: TargetEntry) -> Series:
-    """Where several share their labels: do all of them recover?"""
+    """Return 1 if all with these labels recover."""
     recovering: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)

@@ -1,8 +1,7 @@
-"""Takes connections: with TLS where it is asked for, and never so many that others find no room.
+"""Accepts connections within a limit that leaves room for others.
 
-A process has some thousand descriptors, and the watcher needs them to ask its engines: whoever opens
-connections and says nothing, or says it byte by byte, must cost neither those nor the next scrape. So each
-connection has a time in which to ask, and a newcomer takes the place of the one that has idled longest.
+A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
+next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
 """
 
 import asyncio
@@ -19,18 +18,16 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the usual limit on descriptors (1024); of a lower limit, half of it."""
+"""Half of the limit on descriptors, usually 1024."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""One address, or all behind one proxy, leaves room for a scrape from elsewhere."""
+"""One address or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # to send a whole request head after connecting
-IDLE_SECONDS = (
-    90.0  # from one answer to the next request's end; the server closes idle connections before
-)
-HANDSHAKE_SECONDS = 10.0  # for TLS: three round trips, and a machine that is busy
+FIRST_REQUEST_SECONDS = 10.0  # to a complete head
+IDLE_SECONDS = 90.0  # to the next request's end; the server closes idle ones before
+HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
-_NO_ROOM_SECONDS = 0.2  # until it is tried again after the system had no descriptor left
+_NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = structlog.get_logger()
@@ -39,8 +36,8 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # when it came, or its last answer ended
-    asked: bool = False  # has it ever sent a whole request?
+    since_s: float  # connected, or last response ended
+    asked: bool = False  # has sent a whole request
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
@@ -49,7 +46,7 @@ class _Connection:
 
 
 class Listener:
-    """One bound socket, and the connections that came of it."""
+    """One socket and its connections."""
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class Listener:
         server: web.Server,
         context: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`context` is asked anew for each connection: a renewed certificate counts from the next one on."""
+        """`context` is called per connection: renewed certificates apply to the next one."""
         self._bound = bound
         self._server = server
         self._context = context
@@ -67,14 +64,13 @@ class Listener:
         self._told = False
 
     def start(self) -> None:
-        """Begin to take connections."""
         self._tasks = [
             asyncio.create_task(self._accept_on(), name="accept"),
             asyncio.create_task(self._sweep_on(), name="sweep"),
         ]
 
     async def stop(self) -> None:
-        """Take no more; those that have asked are left to the server."""
+        """The server finishes open requests."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -82,14 +78,14 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """A whole request head has come on this connection."""
+        """Note a complete head."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Its answer has ended."""
+        """Note its response's end."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -107,7 +103,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # the caller has gone already, or there is no room
+            except OSError as error:  # client gone, or no descriptors left
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -141,12 +137,12 @@ class Listener:
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
             )
         except (OSError, TimeoutError):
-            self._forget(one)  # no TLS, another's certificate, or gone: the caller's matter
+            self._forget(one)  # the client's fault
 
     def _begun(self, one: _Connection) -> None:
         if one.handshake is not None and one.handshake.cancelled():
             self._forget(one)
-        if one.taken is not None:  # it was cancelled before it ran at all
+        if one.taken is not None:  # cancelled before running
             one.taken.close()
         one.handshake = None
 
@@ -161,7 +157,7 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """End the one that has idled longest; False: each is being answered."""
+        """Close the longest idle connection; False: none is idle."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -188,7 +184,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """End connections on which no whole request came in time, which aiohttp would keep for ever."""
+        """Close those without a request in time, which aiohttp would keep forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -206,23 +202,21 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""Of a head that has not ended, before any password: from 250 connections it is 16 MB."""
+"""16 MB from 250 connections, before any password."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Stands before `handler`. `answers`: how many are under way, and how many have ended."""
+    """Limits heads. `answers`: in progress, and ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = (
-            None  # answers that had ended when a head did: what comes is its body
-        )
+        self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # of a head that has not ended
-        self._tail = b""  # of the piece before
+        self._bytes = 0  # of an incomplete head
+        self._tail = b""  # of the previous piece
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]

@@ -1,7 +1,6 @@
-"""The endpoints that change something: restart, approve, silence, pause, resume, Alertmanager's webhook.
+"""The endpoints that make changes; none without a token.
 
-They exist only where there is a token. Each knows who asks and from where, takes small JSON bodies, and
-passes the request on; what comes of it, and the sentence that says so, is the guard's.
+They pass small JSON bodies with actor and source to the guard, which decides result and text.
 """
 
 import asyncio
@@ -21,46 +20,46 @@ from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
-"""A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""
+"""A thousand alerts with long annotations."""
 
 TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
 
 
 Reply = tuple[int, Mapping[str, Any]]
-"""An HTTP status and the document that is sent with it."""
+"""HTTP status and JSON."""
 
 
 class Operators(Protocol):
-    """What the endpoints pass requests on to. WatchError refuses, JournalError is sent again."""
+    """WatchError is a refusal (400), JournalError retryable (503)."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
     ) -> Reply:
-        """A person wants a restart now."""
+        """Restart now."""
 
     async def approve(self, caller: Caller, incident_id: str) -> Reply:
-        """A person confirms the restart that an incident waits for."""
+        """Approve the restart that an incident waits for."""
 
     async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
-        """No restart for this incident, for so long."""
+        """Prevent restarts for this incident."""
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """No restarts at all, for so long or until somebody resumes."""
+        """Pause restarts; `minutes` None: until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """Ends a pause and closes every breaker."""
+        """End a pause, close breakers."""
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        """What Alertmanager sends to a webhook."""
+        """Take Alertmanager's webhook."""
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
-"""Sends a test message through the notifier of this name. Raises WatchError if there is none."""
+"""Sends a test message through this notifier. Raises WatchError."""
 
 
 class OperatorApi:
-    """The handlers, over whoever carries the requests out; without `operators` nothing is restarted."""
+    """The handlers; without `operators` nothing can be restarted."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
@@ -75,7 +74,6 @@ class OperatorApi:
         return self._of_restarts
 
     def routes(self) -> list[web.RouteDef]:
-        """Every route of this class; none without a token."""
         if not self._auth.exists:
             return []
         found = []
@@ -102,7 +100,7 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # it does not hold; Alertmanager sends it again
+            except JournalError as error:  # not done; Alertmanager retries
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
@@ -154,7 +152,7 @@ class OperatorApi:
 
 
 class _Body:
-    """A small JSON object, of which every key must be known."""
+    """A small JSON object of known keys only."""
 
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
@@ -166,8 +164,8 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        # It is shown on terminals, where it could do more than say something; and half a character, which
-        # JSON's escapes can name, could be written into no journal.
+        # Terminals obey control characters, and a lone surrogate, possible in JSON escapes, cannot be encoded in the
+        # journal.
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
@@ -200,7 +198,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """The body of the one caller that sends large ones, after it has shown its token."""
+    """Read Alertmanager's large body, after its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

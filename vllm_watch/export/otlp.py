@@ -1,7 +1,7 @@
-"""What /metrics says, pushed to an OpenTelemetry collector: the same names, labels and absences.
+"""Push of /metrics to an OpenTelemetry collector: same names, labels and absences.
 
-A push renders the board as a scrape does; all else, the encoding too, is done by a thread, so that a collector that
-hangs holds up nothing. OpenTelemetry's own view of metrics (instruments that remember every label they saw) is not used.
+Encoding and sending run in a thread, so a hung collector blocks nothing. OpenTelemetry's instruments are not used:
+they keep every label ever seen.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Push until cancelled; at once at an end where no collector is named or none can be told."""
+    """Push until cancelled; return at once without a collector or exporter."""
     if settings.endpoint is None:
         return
     try:
@@ -57,7 +57,7 @@ async def pushing(board: Board, settings: OtlpSettings) -> None:
 
 
 async def _aside(push: Callable[[], str | None]) -> str | None:
-    """Push in a thread that does not keep the process from ending."""
+    """Push in a daemon thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str | None] = loop.create_future()
 
@@ -70,7 +70,7 @@ async def _aside(push: Callable[[], str | None]) -> str | None:
             because = push()
         except Exception as error:  # noqa: BLE001 - of a library; said, and tried again
             because = f"{type(error).__name__}: {error}"
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(end, because)
 
     return await done if begin(run) else "no thread can be had"

@@ -1,4 +1,4 @@
-"""Prometheus text as OTLP: needs the extra `otlp`, so it is loaded only where a collector is named."""
+"""Prometheus text as OTLP, by the extra `otlp`."""
 
 import logging
 import time
@@ -32,10 +32,10 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""For one push with its tries: less than the time to the next but one."""
+"""For a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
-"""Collectors take 4 MiB at once by default over gRPC, and 20 over HTTP: some 2 MiB here."""
+"""Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""
 
 GEN_AI = {
     "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
@@ -45,14 +45,14 @@ GEN_AI = {
 """Our histogram → its name in OpenTelemetry's semantic conventions for generative AI (v1.37, status: development).
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
-# vLLM does not split its histograms by API; the convention requires an operation.
+# vLLM does not split by API; the convention requires an operation.
 _GEN_AI_ATTRIBUTES = {"gen_ai.provider.name": "vllm", "gen_ai.operation.name": "text_completion"}
 _CHARACTERS_MAX = 300
 _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """Keeps the exporter's last word: it says why in its log alone."""
+    """Keeps the last log line, the exporter's only report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Said(logging.Handler):
 
 
 class Exporter:
-    """Pushes to one collector, by one thread at a time."""
+    """Pushes to one collector."""
 
     def __init__(self, settings: OtlpSettings, host: str) -> None:
         """Read headers and certificates. Raises WatchError."""
@@ -86,30 +86,29 @@ class Exporter:
             raise WatchError(f"otlp: {error}", "name files that can be read") from None
 
     def push(self, text: str) -> str | None:
-        """Push this exposition; None, or why it was not taken. Blocks for up to TRY_SECONDS and a little."""
+        """Return None or the failure's cause. Blocks for about TRY_SECONDS."""
         result = self._exporter.export(metrics_data(text, self._resource, self._started_ns))
         if result is MetricExportResult.SUCCESS:
             return None
         return excerpt(self._said.last, _CHARACTERS_MAX) or "it was not taken"
 
     def close(self) -> None:
-        """End the tries that are under way."""
         self._exporter.shutdown()
 
 
 def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
-    """The same series: counters as cumulative sums since `started_ns`, all else as gauges; quantiles stay a label."""
+    """Counters become cumulative sums since `started_ns`, others gauges; quantiles stay a label."""
     now_ns = time.time_ns()
     metrics = []
     for family in text_string_to_metric_families(text):
         points: dict[str, list[NumberDataPoint]] = {}
         for sample in family.samples:
-            # Always a float: a ratio that is 1 for once must not change its type.
+            # Always a float: a ratio of 1 must not change its type.
             point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():
             data: Sum | Gauge = Gauge(found)
-            # A histogram's buckets, count and sum are counters, too.
+            # Buckets, count and sum are counters.
             if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))
@@ -120,7 +119,7 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
 
 
 def _gen_ai(family: Family, started_ns: int, now_ns: int) -> Metric:
-    """Return one of our histograms by the names of the semantic conventions."""
+    """Rename to the semantic conventions."""
     buckets: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
     sums = {}
     for sample in family.samples:

@@ -1,4 +1,4 @@
-"""The status page's files and the runbooks, read once, and one digest of the page's: an open page loads itself anew when it changes."""
+"""The page's files and runbooks, and a digest: open pages reload when it changes."""
 
 import hashlib
 from functools import lru_cache
@@ -14,13 +14,13 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """Return what each file holds, by its name."""
+    """Return the page's files by name."""
     return _of("page")
 
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """Return the runbooks of this version, by file name; docs/generate_runbooks.py renders them."""
+    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
     return _of("runbooks")
 
 
@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Return what differs between two versions of the page, and is equal for the same one."""
+    """Return a digest of the page's files."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -1,9 +1,8 @@
-"""Basic auth: who may read, by the users of the web configuration.
+"""Basic auth for readers, by the web configuration's users.
 
-bcrypt is slow on purpose, so what was verified is remembered (as a keyed digest, never the password) and a
-scrape every few seconds costs nothing. A hash is computed in a thread, one at a time, and the tries of an
-address come one after another, with a pause between once its passwords were wrong: a guesser costs us little, and
-a right password waits for its turn, but is always taken.
+bcrypt is slow on purpose: verified credentials are cached (as a keyed digest), so scrapes cost nothing. One thread
+hashes; an address's tries are serialized, and paused after failures. Guessers cost little, and a valid password is
+always accepted in turn.
 """
 
 import asyncio
@@ -23,27 +22,27 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""So many wrong passwords of one address in a minute are a mistake; from then on each try waits."""
+"""Per address and minute; then tries wait."""
 
-TRY_AGAIN_SECONDS = 1.0  # said to whoever was wrong too often
+TRY_AGAIN_SECONDS = 1.0  # Retry-After after too many failures
 PAUSE_SECONDS = 0.2
-"""Before each further try of such an address, of which there are as many at once as it has connections."""
+"""Between tries of such an address; each of its connections may have one waiting."""
 
 VERIFIED_MAX = 100
-"""Remembered, as exporter-toolkit does; a scraper or two and some people are far fewer."""
+"""As exporter-toolkit; scrapers and people are fewer."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
-_PASSWORD_BYTES_MAX = 72  # bcrypt looks at no more
-_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # of a random password
+_PASSWORD_BYTES_MAX = 72  # bcrypt ignores the rest
+_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # random password
 
 
 class TooManyError(Exception):
-    """The password is wrong, as many of this address were."""
+    """Too many wrong passwords from this address."""
 
 
 class Passwords:
-    """Checks credentials against whatever users there are at that moment."""
+    """Checks credentials."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes()
@@ -53,7 +52,7 @@ class Passwords:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by address
 
     async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
-        """Return whose credentials these are; None: nobody's. Raises TooManyError."""
+        """Return the user, or None. Raises TooManyError."""
         given = credentials(header)
         if given is None:
             return None
@@ -68,7 +67,7 @@ class Passwords:
             too_many = len(self._recent(caller)) >= FAILURES_MAX
             if too_many:
                 await asyncio.sleep(PAUSE_SECONDS)
-            # As long for a name that nobody has: time tells nothing of names.
+            # Unknown names take equally long.
             if await self._matches(password, known or _like(users)) and known is not None:
                 self._verified[digest] = None
                 while len(self._verified) > VERIFIED_MAX:
@@ -80,7 +79,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """With the hash in it, so that a password that was changed is forgotten at once."""
+        """Include the hash: a changed password leaves the cache."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 
@@ -105,7 +104,7 @@ class Passwords:
 
 
 def credentials(header: str) -> tuple[str, bytes] | None:
-    """Return user and password of a Basic Authorization header."""
+    """Parse a Basic Authorization header."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic" or len(text) > HEADER_CHARACTERS_MAX:
         return None
@@ -117,14 +116,14 @@ def credentials(header: str) -> tuple[str, bytes] | None:
 
 
 def _like(users: Mapping[str, str]) -> str:
-    """A hash of nobody's password, of the cost that the users' hashes have."""
+    """Return an unmatchable hash at the users' bcrypt cost."""
     cost = max((known[4:6] for known in users.values()), default="10")
     return f"{_NOBODY[:4]}{cost}{_NOBODY[6:]}"
 
 
 def _check(password: bytes, known: str) -> bool:
     try:
-        # $2x$ and $2y$ are other programs' names of the same algorithm.
+        # $2x$ and $2y$: other programs' prefixes.
         return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
-    except ValueError:  # such as a NUL in the password
+    except ValueError:  # e.g. a NUL in the password
         return False

@@ -1,6 +1,6 @@
-"""The public view: which targets serve, and for how much of the last month. No addresses, no evidence, nothing to ask.
+"""The public view: which targets serve, and a month's uptime. No addresses, evidence or input.
 
-A page without scripts, made anew for each caller from the board. Off unless `api.public` is set.
+Rendered per request, without scripts. Off unless `api.public` is set.
 """
 
 import re
@@ -44,16 +44,13 @@ class Public:
         self._board = board
 
     def routes(self) -> list[web.RouteDef]:
-        """Every route of this class."""
         return [web.get("/public", self.page), web.get("/public/style.css", self.style)]
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """The view itself."""
         html = page(self._board, time.time())
         return await answer(request, html.encode(), "text/html", **{"Cache-Control": "no-store"})
 
     async def style(self, request: web.Request) -> web.StreamResponse:
-        """How it looks."""
         return await answer(request, _STYLE.encode(), "text/css")
 
 
@@ -84,7 +81,7 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Its worst incident by its title, else its state: neither holds an address or a process."""
+    """Neither a title nor a state contains an address or a process."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)
@@ -94,7 +91,7 @@ def _now(entry: TargetEntry) -> str:
 
 
 def _name(number: int, entry: TargetEntry) -> str:
-    """Its name, unless that was made of its address."""
+    """Hide a name derived from its address."""
     name, url = entry.target.name, urlsplit(entry.target.url)
     host = re.sub(r"[^a-z0-9]+", "-", (url.hostname or "").lower())
     made = bool(host) and host in name.lower().replace(".", "-") and str(url.port or "") in name

@@ -1,4 +1,4 @@
-"""What is exported of restarts."""
+"""Metric families of restarts."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def _waiting(entry: Any) -> Series | None:
 
 
 def _kept_back(entry: Any) -> Series | None:
-    """How many waiting requests each check refuses; one that waits for approval counts there."""
+    """Waiting requests per refusing check, including approval."""
     plan: RestartPlan | None = entry.restart
     if plan is None:
         return None

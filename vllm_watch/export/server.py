@@ -1,4 +1,4 @@
-"""The HTTP server: everything that the watcher shows, always from the board, never collecting anything."""
+"""The HTTP server: every view of the board."""
 
 import asyncio
 import errno
@@ -29,18 +29,16 @@ from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.api import TokenSettings
 
-KEEP_ALIVE_SECONDS = (
-    75.0  # longer than the common scrape intervals, so that Prometheus keeps its connection
-)
+KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals: Prometheus keeps its connection
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Of a request's head: browsers behind two proxies send 30 fields of up to 2 kB. aiohttp keeps each twice until the
-head is whole, before any password."""
+"""Browsers behind two proxies send 30 fields of up to 2 kB. aiohttp stores each twice until the head is complete,
+before any password."""
 
-SHUTDOWN_SECONDS = 2.0  # what remains then is a reader that we need not wait for
+SHUTDOWN_SECONDS = 2.0  # then readers are abandoned
 
 
 class _CallersFaults(logging.Filter):
-    """Keeps malformed requests out of the log: a port scan must not fill a disk with tracebacks."""
+    """Drop malformed requests' tracebacks: a port scan must not fill a disk."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
@@ -51,7 +49,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """Serves one board. `port` 0 takes a free one; `names` are further Host names to answer to on loopback."""
+    """Serves one board. `port` 0 takes a free one; `names`: more Host names on loopback."""
 
     def __init__(
         self,
@@ -71,11 +69,10 @@ class Server:
         web_config: Path | None = None,
         public: bool = False,
     ) -> None:
-        """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask."""
         self._board = board
         self._host = host
         self._names = names
-        self.port = port  # the one asked for; after `take`, the one bound
+        self.port = port  # after `take`, as bound
         self._web = WebConfig(web_config)
         board.web = self._web.health
         board.takes_tokens = bool(tokens)
@@ -103,27 +100,20 @@ class Server:
 
     @property
     def scheme(self) -> str:
-        """`http`, or `https` where the web configuration names a certificate."""
         return self._web.scheme
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
         return 0 if self._listener is None else len(self._listener)
 
     def take(self) -> None:
-        """Take the address, before anything is looked at; who comes from now on waits until it is served.
-
-        Raises:
-            ServeError: the address cannot be had.
-            ConfigError: the web configuration is not usable.
-        """
+        """Bind; connections wait until served. Raises ServeError, ConfigError."""
         self._web.open()
         self._bound = bind(self._host, self.port)
         self.port = self._bound.getsockname()[1]
 
     async def start(self) -> None:
-        """Serve; raises what `take` raises where the address was not taken yet."""
+        """Serve; calls `take` unless done."""
         if self._bound is None:
             self.take()
         assert self._bound is not None  # noqa: S101 - taken just now
@@ -143,7 +133,7 @@ class Server:
         self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
     async def stop(self) -> None:
-        """Stop serving and free the port. Streams end, other answers get a moment to finish."""
+        """Streams end, other responses get a moment."""
         if self._keeping_up is not None:
             self._keeping_up.cancel()
             await asyncio.gather(self._keeping_up, return_exceptions=True)
@@ -168,7 +158,7 @@ class Server:
         return [counted, errors_as_json, ours, signed_in(self._web), small_bodies]
 
     async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
-        """Give every answer, streams too, the headers that it does not set itself."""
+        """Set defaults, on streams too."""
         for name, value in (HEADERS | self._web.settings.http_server_config.headers).items():
             response.headers.setdefault(name, value)
 
@@ -176,7 +166,7 @@ class Server:
         self._board.listeners.close()
 
 
-BACKLOG = 512  # connections that wait to be taken; the kernel refuses those beyond
+BACKLOG = 512  # pending connections; more are refused
 
 _REMEDIES = {
     errno.EADDRINUSE: "Stop what listens there, or choose another with --listen HOST:PORT",
@@ -186,11 +176,7 @@ _OTHERWISE = "Give an address of this machine with --listen HOST:PORT"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there: who connects waits in the kernel until it is served.
-
-    Raises:
-        ServeError: the address cannot be had.
-    """
+    """Return a listening socket; connections wait in the kernel. Raises ServeError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -201,7 +187,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)  # two that have bound an address are found out only here
+        bound.listen(BACKLOG)  # two binds of one address conflict here
         bound.setblocking(False)
     except OSError as error:
         bound.close()
@@ -218,7 +204,7 @@ class Assets:
     """Serves `/`, `/page/NAME` and `/runbooks/NAME`."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[bytes, str, str]] = {}  # path → content, type, entity tag
+        self._files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
         for folder, found in (
             ("page", page_files.contents()),
             ("runbooks", page_files.runbooks()),
@@ -229,29 +215,25 @@ class Assets:
                 self._files[f"{folder}/{name}"] = content, kind, tag
 
     def routes(self) -> list[web.RouteDef]:
-        """Every route of this class."""
         return [
             web.get("/", self.page), web.get("/page/{name}", self.file),
             web.get("/runbooks/{name}", self.runbook),
         ]  # fmt: skip
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """The page itself."""
         return await self._send(request, "page/index.html")
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        """What the page is made of."""
         return await self._send(request, f"page/{request.match_info['name']}")
 
     async def runbook(self, request: web.Request) -> web.StreamResponse:
-        """What to do about a kind of incident, an alert or a restart."""
         return await self._send(request, f"runbooks/{request.match_info['name']}.html")
 
     async def _send(self, request: web.Request, name: str) -> web.StreamResponse:
         if name not in self._files:
             raise web.HTTPNotFound
         content, kind, tag = self._files[name]
-        # Asked for anew each time, answered with 304: an upgraded watcher is never shown by old code.
+        # Revalidated each time, usually by 304: no old code after an upgrade.
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
         return await answer(request, content, kind, **{"ETag": tag, "Cache-Control": "no-cache"})

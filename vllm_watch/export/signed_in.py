@@ -1,4 +1,4 @@
-"""Who may ask at all, where the web configuration says so: by password, by the names in a client's certificate."""
+"""Authentication of readers: passwords, or client certificates' names."""
 
 import ssl
 
@@ -12,11 +12,11 @@ from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyErr
 from vllm_watch.export.web_config import WebConfig
 
 OPEN_PATH = "/-/healthy"
-"""Says only that the process answers: a kubelet's probe has no password."""
+"""Liveness only: kubelet's probes have no password."""
 
 
 def signed_in(config: WebConfig) -> Middleware:
-    """Make the middleware that refuses everybody else; it does nothing where nothing is asked for."""
+    """Make the middleware; without configured users or names it does nothing."""
     passwords = Passwords()
 
     @web.middleware
@@ -47,7 +47,7 @@ def signed_in(config: WebConfig) -> Middleware:
 
 
 def _brings_token(request: web.Request) -> bool:
-    """A request has one Authorization: what changes something takes the token, which says more, and checks it."""
+    """True if the route itself checks its token: a request has one Authorization header."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
     return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens

@@ -1,8 +1,7 @@
-"""The board as JSON: what /api/v1/status, /incidents, /history and the live updates say.
+"""The board as JSON, for /api/v1/status, /incidents, /history and live updates.
 
-The fields are those of the records in `samples` and `signals`, under their own names; None and
-what JSON cannot say (NaN, infinities) are null. Each target's text is kept until its next change,
-because every open page and every caller asks for the same.
+Fields are those of the records in `samples` and `signals`; None, NaN and infinities are null. Targets' texts are
+cached until they change, as all clients request the same.
 """
 
 import json
@@ -30,7 +29,7 @@ from vllm_watch.support.redaction import safe_arguments
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may have a million
+_ARGUMENTS_MAX = 64  # vLLM's have about 20; a hostile process' a million
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
@@ -42,11 +41,11 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""
+"""Left out: sight and advice have fields of their own, totals are in /metrics."""
 
 
 def plain(value: object) -> object:
-    """Turn a record into what json.dumps takes."""
+    """Convert a record for json.dumps."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -69,7 +68,7 @@ def _field_names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
 
 
 def to_json(value: object) -> str:
-    """Write compact JSON; NaN cannot get in."""
+    """Return compact JSON without NaN."""
     return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
 
 
@@ -78,18 +77,16 @@ _STEPS = to_json(STEPS)
 
 
 class Status:
-    """The board's JSON, each target's kept until it changes."""
+    """Caches each target's text until it changes."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._started = time.time()
         self._started_monotonic = time.monotonic()
-        self._kept: dict[
-            str, tuple[TargetEntry, int, str]
-        ] = {}  # entry and revision it was made of
+        self._kept: dict[str, tuple[TargetEntry, int, str]] = {}  # entry, revision
 
     def whole(self, not_ready: str | None) -> str:
-        """Everything the page needs. `not_ready` is why the watcher is not ready yet, in words."""
+        """`not_ready`: why the watcher is not."""
         board = self._board
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
@@ -98,7 +95,6 @@ class Status:
         return f'{head[:-1]},{words},"gpus":{self.gpus()},"targets":[{targets}]}}'
 
     def watcher(self) -> dict[str, object]:
-        """The watcher itself: version, clock, and what the numbers are over."""
         return {
             "version": __version__,
             "page": page_files.digest(),
@@ -122,7 +118,6 @@ class Status:
         }
 
     def target(self, name: str) -> str | None:
-        """One target; None where it is gone."""
         entry = self._board.targets.get(name)
         if entry is None:
             return None
@@ -132,12 +127,11 @@ class Status:
         return kept[2]
 
     def gpus(self) -> str:
-        """The last reading of the GPUs, null before the first."""
         reading = self._board.gpus
         return "null" if reading is None else to_json(_reading(reading, self._board))
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
-        """The open ones first, then those that ended, newest first; of one target, of one state ("open", "resolved")."""
+        """Open ones, then ended ones, newest first. `state`: "open", "resolved"."""
         found = [
             self._incident(each)
             for each in self._board.incidents.listed()
@@ -146,7 +140,7 @@ class Status:
         return to_json({"incidents": found})
 
     def incident(self, name: str, *, debug: bool = False) -> str | None:
-        """Return the incident of this id, with `debug` also the way to its verdict; None if there is none."""
+        """With `debug` also the steps to its verdict."""
         found = self._board.incidents.find(name)
         if found is None:
             return None
@@ -161,7 +155,7 @@ class Status:
         return to_json(said)
 
     def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
-        """The charts of a target's engines, or of one, over the last `seconds`; None where there is no such thing."""
+        """Of all engines, or of one, over the last `seconds`; None if unknown."""
         entry = self._board.targets.get(name)
         if entry is None or (engine is not None and engine not in entry.history):
             return None
@@ -171,7 +165,7 @@ class Status:
         return _charts(name, Charts(now, span, rings), entry, time.time())
 
     def incident_history(self, name: str) -> str | None:
-        """The charts of an incident, as they stood when it ended if it has; None where it is not known."""
+        """Return its charts, frozen at its end; None if unknown."""
         incident = self._board.incidents.find(name)
         return (
             None if incident is None else _charts(incident.target, self._board.charts_of(incident))
@@ -192,11 +186,10 @@ class Status:
         }
 
     def _incidents(self, entry: TargetEntry) -> list[dict[str, object]]:
-        """The open ones."""
         return [self._incident(each) for each in in_order(entry.incidents.open.values())]
 
     def _incident(self, incident: Incident) -> dict[str, object]:
-        """Times under the names that callers know, and its words; no flag that judgement alone needs."""
+        """Times under the API's names, and texts; no internal flags."""
         said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
         story, cause = story_of(incident.kind, incident.target), incident.cause
         return said | {
@@ -260,7 +253,7 @@ def _reading(reading: GpuReading, board: Board) -> dict[str, object]:
 def _gpu(
     gpu: GpuSample, xid_errors: Mapping[int, int], judged: GpuHolders | None
 ) -> dict[str, object]:
-    """A GPU with each holder once, the largest first, judged, its command line without secrets."""
+    """Each holder once, largest first, command lines without secrets."""
     found = _record(gpu)
     found["xid_errors_total"] = plain(xid_errors)
     found["targets"] = judged.targets if judged else ()
@@ -293,7 +286,7 @@ def _judged(judged: Judged | None) -> dict[str, object]:
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
-    """A command line fit to be shown: the values of options named like secrets are hidden."""
+    """Return it with the values of secret options hidden."""
     if cmdline is None:
         return None
     shown = safe_arguments(cmdline[:_ARGUMENTS_MAX])
@@ -301,7 +294,7 @@ def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
 
 
 def in_a_line(board: Board, url: str) -> str:
-    """How many targets answer, and what is wrong."""
+    """Return one line of targets and troubles."""
     entries = board.targets.values()
     looked_at = [entry.signals for entry in entries if entry.signals is not None]
     answer = sum(signals.up for signals in looked_at)

@@ -1,4 +1,4 @@
-"""What is exported of each target, of each source's calls, and of the watcher itself."""
+"""Metric families of targets, sources and the watcher."""
 
 from functools import partial
 from operator import attrgetter

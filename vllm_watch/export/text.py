@@ -1,8 +1,7 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0, from the table of families.
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0.
 
-Both formats share every sample line and differ only in the lines above them, so they cannot
-disagree. Nothing is kept between scrapes: a thousand targets render in less time than it would
-take to keep their lines up to date, and no line can outlive what it was made from.
+Both share every sample line, so they cannot disagree. Nothing is cached between scrapes: rendering is faster than
+updating, and no line outlives its data.
 """
 
 import socket
@@ -24,14 +23,14 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_HERE = "\0"  # in no word of ours
-_LABEL_CHARACTERS_MAX = 256  # a model path fits; a hostile name cannot multiply the body
+_HERE = "\0"  # in no label or name
+_LABEL_CHARACTERS_MAX = 256  # fits a model path; bounds hostile names
 
-Rows = Sequence[tuple[str, Any]]  # the scope's labels, rendered; its record
+Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """The whole body; `own` holds the watcher's own process metrics, which are appended."""
+    """Return the body; `own`: the watcher's process metrics."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -40,12 +39,12 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
             parts.extend(lines)
     own_lines = generate_openmetrics(own) if openmetrics else generate_latest(own)  # type: ignore[no-untyped-call]
     parts.append(own_lines.decode())
-    # Names from /proc may hold bytes that are no text; they must not cost the scrape.
+    # /proc may hold invalid UTF-8.
     return "".join(parts).encode("utf-8", "replace")
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Does this Accept header prefer OpenMetrics to plain text?"""
+    """Return True if an Accept header prefers OpenMetrics."""
     best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for item in accept.split(","):
         media, *parameters = (part.strip() for part in item.split(";"))
@@ -65,7 +64,6 @@ def _quality(parameters: Iterable[str]) -> float:
 
 
 def _rows(board: Board) -> dict[Scope, Rows]:
-    """Every record that is exported, with its scope's labels."""
     targets, engines, sources = [], [], []
     for name, entry in board.targets.items():
         target = _label("target", name)
@@ -116,7 +114,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """The family's sample lines. The hot path: a thousand targets make a hundred thousand of them."""
+    """Return sample lines. The hot path: a hundred thousand for a thousand targets."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)
@@ -152,7 +150,7 @@ def _samples(family: Family, rows: Rows) -> list[str]:
 
 
 def _head(family: Family, openmetrics: bool) -> str:
-    """HELP and TYPE: OpenMetrics names a counter and an info without their suffix, and has infos."""
+    """OpenMetrics has infos, and drops the suffix of counters and infos."""
     name, kind = family.name, family.kind
     if openmetrics:
         name = name.removesuffix("_total") if kind == "counter" else name
@@ -170,7 +168,7 @@ def _infinite(value: float) -> str:
 
 @lru_cache(maxsize=16)
 def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
-    """The lines of one record, with room for the scope's labels and for the numbers, the buckets' first."""
+    """With placeholders for scope labels and numbers, buckets first."""
     les = [repr(bound) for bound in bounds] + ["+Inf"]
     lines = [f'{name}_bucket{{{_HERE},le="{le}"}} %r\n' for le in les]
     return "".join([*lines, f"{name}_sum{{{_HERE}}} %r\n", f"{name}_count{{{_HERE}}} %r\n"])
@@ -180,20 +178,20 @@ def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
 def _form(
     name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
 ) -> str:
-    """The lines of one record, with room for the scope's labels."""
+    """With a placeholder for scope labels."""
     return "".join(
         f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
     )
 
 
-@lru_cache(maxsize=1024)  # states, outcomes, quantiles: the same few for every target
+@lru_cache(maxsize=1024)  # the same few for every target
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
 
 
 def _label(name: str, value: str) -> str:
     if len(value) > _LABEL_CHARACTERS_MAX:
-        # What tells two long values apart may stand at their end, and no series may come twice.
+        # Long values may differ only at the end; no series may occur twice.
         value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

@@ -1,8 +1,7 @@
-"""The web configuration in use: read at the start, and again whenever it or a certificate changes.
+"""The web configuration in use, read again when it or a certificate changes.
 
-A file that is not usable, such as one half written or a certificate without its new key, changes nothing:
-what was used goes on, and that is said. No change takes a protection away while we serve: a file that is
-just being written is empty for a moment, and must not open the doors.
+An unusable file is logged and the previous one stays. No change removes a protection while we serve: a file being
+written is empty for a moment.
 """
 
 import asyncio
@@ -22,10 +21,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""How often the files' times are looked at: a renewed certificate counts within so long."""
+"""A renewed certificate applies within this."""
 
 STAT_SECONDS = 2.0
-"""A folder on a network that hangs is not waited for: what is used goes on."""
+"""For a hung network folder; the configuration in use stays."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -39,42 +38,38 @@ class _Used:
 
 
 def check(path: Path) -> WebSettings:
-    """Read the file and its certificates just as serving would. Raises ConfigError."""
+    """Read and check the file. Raises ConfigError."""
     return _load(path).settings
 
 
 class WebConfig:
-    """One file; without one nothing is encrypted and nobody is asked who they are."""
+    """Without a file: no encryption, no authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used = _Used(WebSettings(), None, ())
-        self._seen: _Stamp = ()  # of the files as last taken over
+        self._seen: _Stamp = ()  # as last applied
         self._reading: asyncio.Future[None] | None = None
         self.health = None if path is None else WebHealth(str(path))
 
     @property
     def settings(self) -> WebSettings:
-        """What holds now."""
         return self._used.settings
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What new connections are encrypted with; None: they are not."""
         return self._used.context
 
     @property
     def scheme(self) -> str:
-        """`http` or `https`."""
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Read it for the first time; what is read already stays. Raises ConfigError."""
+        """Read it once. Raises ConfigError."""
         if self._path is not None and not self._seen:
             self._use(_load(self._path))
 
     async def keep_up(self) -> None:
-        """Look at the files again and again, until cancelled."""
         while self._path is not None:
             await asyncio.sleep(LOOK_SECONDS)
             if self._reading is None or self._reading.done():
@@ -82,7 +77,7 @@ class WebConfig:
             await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
 
     def look(self) -> None:
-        """Take over what changed, if it is usable. Blocks on the disk; never raises for what is there."""
+        """Apply changed files if usable. Blocks on the disk; raises nothing for their content."""
         if self._path is None or (self._well and self._stamp_now() == self._seen):
             return
         try:
@@ -96,7 +91,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """A file that is not usable is read at each look: what it names, and was mended, has no stamp yet."""
+        """False: read at each check, as a repaired file that it names has no stamp yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -116,7 +111,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Taken before: what changes while it is read differs at the next look, and is read again.
+    # Before reading: changes during the read are read again.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

@@ -1,1 +1,1 @@
-"""What verdicts mean over time: one problem is one incident, with its cause, its evidence and its end. Pure."""
+"""From verdicts to incidents, from first sign to end. Pure."""

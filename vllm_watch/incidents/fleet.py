@@ -1,16 +1,14 @@
-"""Many targets that fall silent at once: one cause that they share, most likely ours, and not each its own.
+"""Many targets that fall silent at once share one cause, most likely the watcher's own.
 
-A watcher whose network, name server, proxy or host fails sees all its engines die. Restarting them would
-be the worst that it could do, and a page for each would hide what happened. So it suspects itself first:
-one incident of its own that pages once, and the single `engine_down` incidents of that minute are tickets
-without advice, linked to it, until most are back. Who is still silent then pages for himself.
+If the watcher's network, name server, proxy or host fails, all engines seem dead: restarting them would be the worst
+response, and a page for each would hide the cause. So one incident pages once; the `engine_down` incidents of that
+minute become linked tickets without advice until most targets are back. Targets still silent then page on their own.
 
-What does not hide behind it: a server that answers, however badly (`engine_dead`); a process that is
-known to have ended on this host; whoever falls silent later than that minute. Nothing is lost if all of
-them are really dead: that is one page which names them, with what speaks for either.
+Not hidden: a server that answers, however badly (`engine_dead`); a process known to have ended on this host; a
+later silence. If all are really dead, one page names them, with the evidence for either cause.
 
-It is the last to change an incident: `take`, `take_up` and `forget` return the events that are kept, shown and acted
-on. A restart of the watcher does not end it: a member that has not been scraped since counts as silent.
+This is the last stage that changes an incident. It survives a restart of the watcher: members not scraped since
+count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,59 +33,53 @@ from vllm_watch.signals import stored
 KIND, CAUSE = "engine_down", "unreachable"
 
 STATE_VERSION = 1
-"""State of another version is ignored."""
 
 WINDOW_SECONDS = 60.0
-"""Looks at 200 targets are spread over an interval, and a time-out takes seconds more: what happened at
-one moment is seen over half a minute at 15-second looks."""
+"""Polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
-"""A target counts as one that answered for so long after its last answer: what was scaled down or has
-been dead for longer says nothing about this moment."""
+"""A target counts as answering this long after its last answer; a longer silence is not evidence."""
 
 SETTLED_SECONDS = 30.0
-"""So long must most of them have been back, and one be silent, before that one is told by itself: they come
-back one by one, each at its own look."""
+"""Most members must be back, and one silent, this long before it is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes of which only a server that has answered since can tell: no way to it does not explain them."""
+"""Causes that prove an answer from the server: a broken path cannot explain them."""
 
 
 class Fleet:
-    """Stands between the judgement of the single targets and whoever is told of it."""
+    """Changes incidents after judgement, before publishing."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """More than `share` of those that answered before, and at least `targets_min`, are too many."""
-        self.target = WATCHER  # its state and its incident are kept under this name
-        self.opened: dict[str, int] = {}  # common incidents ever opened, by kind
+        """The limit: over `share` of the targets that answered before, and at least `targets_min`."""
+        self.target = WATCHER
+        self.opened: dict[str, int] = {}  # ever opened, by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
-        self._singles: dict[str, Incident] = {}  # by id: each open engine_down, as judged
-        self._links: dict[str, str] = {}  # id of an open single one → id of the common one
-        self._unscraped: dict[str, None] = {}  # targets of an earlier run, not scraped by this one
-        self._waiting: dict[str, None] = {}  # single ones that may turn out to be common with those
+        self._singles: dict[str, Incident] = {}  # open engine_down incidents by id, as judged
+        self._links: dict[str, str] = {}  # id of an open single incident → of the common one
+        self._unscraped: dict[str, None] = {}  # targets of an earlier run
+        self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # what makes Unix seconds of the clock of observations
-        self._began_s = float("inf")  # the first scrape of this run
-        self._late = 0.0, 0.0  # when, and by how many seconds a look was late
+        self._clock_s: float | None = None  # observations' clock to Unix seconds
+        self._began_s = float("inf")  # first scrape of this run
+        self._late = 0.0, 0.0  # latest late poll: time, delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The common one, while it is open."""
         return (self._common.incident,) if self._common else ()
 
     def export_state(self) -> dict[str, Any]:
-        """Return what must outlive the watcher; the rest is known from the targets' incidents."""
         common = None if self._common is None else self._common.export_state()
         opened, links = dict(self.opened), dict(self._links)
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Go on from the exported state, before any target is taken up. Returns what could not be used."""
+        """Restore before `take_up`; return the errors."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
@@ -102,14 +94,14 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Take the targets that are watched from Unix time `t` on; return the events of incidents that change by it.
+        """Adopt targets from Unix time `t` on; return the events of changed incidents.
 
-        `restored`: by target its host, when an earlier run last heard it (None: not known), and its open
-        incidents. Those that fell silent together are held until all targets have been scraped again.
+        `restored`: target → host, time of its last answer to an earlier run (None: unknown), open incidents. Those that
+        fell silent together are held until all targets have been scraped.
         """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
-                continue  # its settings were changed
+                continue  # its settings changed
             target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
             for each in (each for each in incidents if each.kind == KIND):
                 self._singles[each.id] = each
@@ -126,7 +118,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target that is no longer watched; `events`: the ends of its incidents. Return those to be told."""
+        """Drop a target; `events`: the ends of its incidents. Return the events to publish."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -143,7 +135,7 @@ class Fleet:
         return told
 
     def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
-        """Drop members that an earlier run has left and nobody watches, and links of what nobody follows."""
+        """Drop unwatched members, and links of unknown incidents."""
         self._links = {name: to for name, to in self._links.items() if name in self._singles}
         members = () if self._common is None else tuple(self._common.members)
         return [event for name in members if name not in here for event in self.forget(name, t)]
@@ -156,11 +148,9 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Take one look at one target and its events; return what is to be told, in order.
+        """Process one poll and its events; return the events to publish, also of other targets and WATCHER, in order.
 
-        That may be events of other targets, and of the watcher itself (`WATCHER`). `late_s`: how much
-        later than planned the look began. `explained`: targets whose silence something else has paged for, a
-        lost GPU, say.
+        `late_s`: delay of the poll's start. `explained`: silent targets with a page already, as for a lost GPU.
         """
         self._explained = explained
         t = observation.t
@@ -175,7 +165,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """A single incident as it is told: milder while the common cause is suspected, linked for good."""
+        """Return the incident as published: milder during a suspected common cause; the link stays."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -192,7 +182,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # nobody was asked: neither an answer nor a silence
+            return  # not polled: neither answer nor silence
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -203,7 +193,6 @@ class Fleet:
         self._unscraped.pop(observation.target, None)
 
     def _single(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
-        """One event of an `engine_down`, and what it leads to."""
         incident, common = event.incident, self._common
         name = incident.id
         if not incident.open:
@@ -212,7 +201,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # whatever it was, now it is its own trouble
+            common.held.pop(name, None)  # the server answered: a separate problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -227,12 +216,11 @@ class Fleet:
         return [self._shown(event)]
 
     def _suspect(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
-        """Is this the first of many?"""
         target = event.incident.target
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # Who has not been scraped again, and last answered before that moment, may be one of them.
+            # An unscraped target that last answered before that moment may be one of them.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -258,10 +246,9 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """The moment around which others fell with it; and its outcome, if that was before the watcher began.
+        """Return the moment around which others fell silent, and the target's outcome if it was silent before this run.
 
-        Such a target should answer, by what an earlier run knew. Of the others it is not known: only who
-        is silent in the same way is taken for one that fell with it, and who refuses starts.
+        Then only targets silent in the same way count as fallen together, and one that refuses connections may be starting.
         """
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
@@ -272,7 +259,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """How a target is silent that was not known to answer shortly before; else empty."""
+        """Return the outcome of a silent target not known to have answered shortly before; else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -284,35 +271,33 @@ class Fleet:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
-        """Who fell silent around a moment, and of how many that answered before."""
+        """Return the targets that fell silent around a moment, and how many had answered before."""
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, moment_s))
         return members, known + (len(members) if unseen else 0)
 
     def _fell_with(self, name: str, moment_s: float, unseen: str) -> bool:
-        """Did it fall silent within the window around a moment, for no reason that is known?"""
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # With an open common incident: one that fell silent while no watcher ran may have fallen with it.
+        # It may have fallen silent with them while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
         return target.fell_s - WINDOW_SECONDS <= moment_s <= target.silent_s + WINDOW_SECONDS
 
     def _fell_with_many(self, name: str, t: float) -> bool:
-        """Did it fall silent with others, as far as an earlier run has left it?"""
         if self._common is not None:
             return self._fell_with(name, self._common.moment_s, self._common.unseen)
         members, known = self._fallen(*self._since(name, t))
         return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
-        """Is it too early to tell what is common? Targets of an earlier run are scraped within an interval."""
+        """Return True while targets of an earlier run are unscraped, for one interval at most."""
         return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """All targets have been scraped: what is still found is judged as if it had just been opened."""
+        """Once all are scraped, judge waiting incidents as if just opened."""
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
         for each in (each for each in waiting if each.phase == ACTIVE):
@@ -330,13 +315,12 @@ class Fleet:
         self._links[name] = common.incident.id
 
     def _drop(self, name: str) -> None:
-        """Forget a single incident."""
         self._singles.pop(name, None)
         self._links.pop(name, None)
         self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Is it over? Then who is still silent speaks for himself."""
+        """Close the common incident when it is over; targets still silent then page on their own."""
         common = self._common
         if common is None:
             return []
@@ -349,8 +333,8 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Of those that are back each incident ends by itself, when it was quiet for long enough: until
-        # then it may be the common trouble that comes again.
+        # Recovered members' incidents end after their quiet time; until then the
+        # trouble may return.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None
@@ -358,7 +342,7 @@ class Fleet:
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
-        """Most are back: who is still silent is told as it was judged."""
+        """Publish incidents of targets still silent, as judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
@@ -367,14 +351,13 @@ class Fleet:
             if incident.target in self._unscraped:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
-                continue  # it is reached again: what it has then is judged anew, and soon
+                continue  # a new verdict follows soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
                 told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
         return told
 
     def _silent(self, common: Common) -> list[str]:
-        """The members that are not known to be back."""
         silent = ((name, self._targets.get(name)) for name in common.members)
         return [
             n for n, each in silent if not each or each.silent_s is not None or n in self._unscraped

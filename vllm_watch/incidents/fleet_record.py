@@ -1,4 +1,4 @@
-"""What the fleet knows of its targets and of their common incident, and how that incident is described."""
+"""State of targets and their common incident, and the incident's description."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,38 +11,38 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""From here on it is said that the watcher itself was delayed: its looks begin within milliseconds."""
+"""Polls start within milliseconds; a longer delay is the watcher's own."""
 
 NAMES_SHOWN = 8
-"""Of many hosts and targets so many are written out; the related incidents name all."""
+"""Related incidents name all."""
 
 
 @dataclass(slots=True)
 class Target:
-    """What the last scrapes of one target brought."""
+    """Results of one target's last scrapes."""
 
     host: str
     answered_s: float | None = None
-    silent_s: float | None = None  # the first look without an answer, if the last had none
-    fell_s: float = 0.0  # the earliest time at which that silence can have begun
+    silent_s: float | None = None  # first poll without an answer, if the last had none
+    fell_s: float = 0.0  # earliest possible beginning
     outcome: str = "not scraped yet"
     dead: bool = False  # its process is known to have ended
 
 
 @dataclass(slots=True)
 class Common:
-    """The one incident, while it is open."""
+    """The open common incident."""
 
     incident: Incident
-    moment_s: float  # when they fell silent, or when it was opened
-    unseen: str  # how they are silent, where they were so before the watcher began; else empty
-    known: int  # targets that had answered before, or should
-    members: dict[str, None]  # targets, in the order in which they were seen
+    moment_s: float  # beginning of the silence, or when it opened
+    unseen: str  # outcome, if silent before this run
+    known: int  # targets that had answered, or should
+    members: dict[str, None]  # in order of detection
     back_s: float | None = None  # since when most are back
-    held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
+    held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:
-        """Return it as plain values. Most are back: that is seen again before it counts."""
+        """Omit `back_s`: recovery must be seen again."""
         return {
             "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
             "known": self.known, "members": list(self.members), "held": list(self.held),
@@ -50,7 +50,7 @@ class Common:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Common":
-        """Make it of its exported state. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         return cls(
             record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
             stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
@@ -61,7 +61,7 @@ class Common:
 def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
-    """Return the common incident as it stands. `others`: targets that answer; `late_s`: how late a scrape of ours was."""
+    """Return the common incident. `others`: targets that answer; `late_s`: largest delay of a scrape."""
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (
@@ -107,7 +107,6 @@ def _evidence_for(
 
 
 def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tuple[Evidence, ...]:
-    """What says that it is they, and not we."""
     found = []
     if all(each.outcome == "refused" for each in members):
         text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"

@@ -1,4 +1,4 @@
-"""An open incident, and what is needed to follow it from look to look."""
+"""An open incident, and the state that later polls need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""A known cause gives way to another only when so many scrapes in a row said so: near a boundary between
-two causes verdicts alternate. That an advice is withdrawn, too. To learn a cause takes no time."""
+"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate.
+An unknown cause is replaced at once."""
 
 RETURNED_SECONDS = 10.0
-"""Trouble that was gone for less has not come back: it flickered."""
+"""A shorter absence is flicker, not a return."""
 
-Life = tuple[float | None, int]  # of a process: its start, and how often counters began anew
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(slots=True)
@@ -26,22 +26,21 @@ class Followed:
     """One open incident."""
 
     incident: Incident
-    life: Life  # of the engine or server when it opened
+    life: Life  # when it opened
     quiet_needed_s: float
-    lost_mark: lost.Mark  # requests counted when it began
-    quiet_s: float = 0.0  # for how long nothing was found
+    lost_mark: lost.Mark  # when it began
+    quiet_s: float = 0.0  # how long nothing was found
     recovering_since_s: float | None = None  # on the target's timeline
-    rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
+    rival: tuple[str, bool] | None = None  # that may replace the current cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
     def unseen(self) -> None:
-        """The last look did not find it, whatever that means."""
         if self.incident.firing:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """The trouble is not there any more; is that news?"""
+        """Note a clear poll; return True if it is the first."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False
@@ -52,28 +51,27 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        """So many requests were lost since it began; None: not known now."""
+        """Set the requests lost since it began; None: unknown now."""
         if requests is None and self.incident.phase == RECOVERING:
-            return  # what is not known now belongs to another trouble
+            return  # it belongs to another problem
         if requests != self.incident.requests_lost:
             self.incident = replace(self.incident, requests_lost=requests)
 
     def close_at(self, t: float) -> None:
-        """It is resolved at Unix time `t`, if it stays away until then."""
+        """Set when it resolves if it stays clear."""
         if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
             self.incident = replace(self.incident, closes_t=t)
 
     def meanwhile(self, text: str) -> None:
-        """What else is found, which this incident explains for now; empty: nothing."""
+        """Set the finding that this incident explains for now; "": none."""
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
     def note_stacks(self, sentence: str) -> None:
-        """Where its processes stand: told, and nothing is decided by it."""
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
-        """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
+        """Apply the current verdict, with its severity (relations.py may change it)."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
@@ -82,7 +80,7 @@ class Followed:
             known, phase=ACTIVE, firing=True, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t),
         )  # fmt: skip
-        if returned:  # begin and worst are of this time; `recurring` counts the earlier ones
+        if returned:  # `recurring` counts earlier ones
             began_t = max(known.ended_t or t, t - max(0.0, verdict.since_seconds))
             seen = replace(seen, began_t=began_t, worst=worst_of(verdict, t), times=known.times + 1)
         if not back and not self._takes_over(verdict, at_s):
@@ -90,7 +88,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were told already: an incident grows no milder but by its end or another cause.
+            # People were notified: severity drops only by its end or another cause.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(
@@ -108,11 +106,11 @@ class Followed:
         )
 
     def is_of(self, verdict: Verdict) -> bool:
-        """Return True if the verdict is of this trouble: a cause of the same family, or one not known."""
+        """Return True for a cause of the same family, or an unknown one."""
         return family_of(verdict) in ("", self.incident.family) or not self.incident.family
 
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:
-        """Is what this verdict says to be believed over what is known?"""
+        """Return True if the verdict replaces the known cause."""
         known = self.incident
         if verdict.cause == known.cause:
             if not known.restart_advised or verdict.restart_advised:
@@ -130,7 +128,6 @@ class Followed:
         return settled and lasted_s >= relations.settling_seconds(known.cause, verdict.cause)
 
     def export_state(self) -> dict[str, Any]:
-        """Return it as plain values."""
         return {
             "incident": incident.export_state(self.incident),
             "life": list(self.life),
@@ -145,7 +142,7 @@ class Followed:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Followed":
-        """Make it of what was kept. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         rival = state["rival"]
         return cls(
             incident.restore(state["incident"]),
@@ -161,13 +158,13 @@ class Followed:
 
 
 def family_of(verdict: Verdict) -> str:
-    """Return the family of the verdict's cause; "" if it has none."""
+    """Return the family of the verdict's cause, or ""."""
     cause = story_of(verdict.kind).causes.get(verdict.cause)
     return (cause.family if cause else "") or verdict.family
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:
-    """The verdict's measure as the worst that was seen."""
+    """Return the verdict's measure as a Worst."""
     if verdict.measure is None or not verdict.evidence_for:
         return None
     return Worst(t, verdict.measure, verdict.evidence_for[0])

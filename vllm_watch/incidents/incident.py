@@ -1,7 +1,6 @@
-"""The record of one incident: what is wrong, since when, why we think so, and how it ended.
+"""The record of one incident, shared by judgement, board, state folder, notifications and hooks.
 
-The same record goes from judgement to board, state folder, notifications and hooks. It becomes plain values
-only where it leaves the process or is written down.
+It becomes plain values only when it leaves the process or is stored.
 """
 
 import hashlib
@@ -17,121 +16,114 @@ from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER
 
 SEVERITIES = ("page", "ticket", "info")
-"""The worst first."""
+"""Worst first."""
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 ACTIVE, RECOVERING = "active", "recovering"
 
-Key = tuple[str, str | None]  # kind, engine: at most one incident of each is open at a time
+Key = tuple[str, str | None]  # at most one incident of each is open
 
-Trouble = tuple[str, str | None, str]  # kind, engine, family of causes: what can come again
+Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The leading evidence when it was at its worst."""
+    """The leading evidence at its worst."""
 
     t: float  # Unix seconds
-    measure: float  # see Verdict.measure
+    measure: float
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One problem of one engine, or, with `engine` None, of the whole server. Times are Unix seconds."""
+    """One problem of an engine, or of the whole server (`engine` None). Times are Unix seconds."""
 
     id: str
     target: str
     engine: str | None
     kind: str
     cause: str
-    family: str = (
-        ""  # causes of one family are one trouble (story.base.Cause); "": not known, or all
-    )
+    family: str = ""  # one trouble (story.base.Cause); "": unknown, or all
     severity: str  # one of SEVERITIES
-    summary: str  # one sentence, as of the last look that found it
-    meanwhile: str = ""  # what was found since and is not told by itself (yet), in a sentence
-    stacks: str = ""  # where its processes stood soon after it opened, in a sentence; "": not known
+    summary: str  # of the last poll that found it
+    meanwhile: str = ""  # another finding, not reported separately (yet)
+    stacks: str = ""  # soon after it opened
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()  # of an incident on a host: the targets that it hits
-    restart_targets: tuple[str, ...] = ()  # ... and those of them that the restart is advised of
-    related: tuple[str, ...] = ()  # ids of incidents that belong to it, oldest first
+    concerns: tuple[str, ...] = ()  # targets affected by a host's incident
+    restart_targets: tuple[str, ...] = ()  # those advised to restart
+    related: tuple[str, ...] = ()  # ids, oldest first
     opened_t: float
-    updated_t: float  # of the look that summary and evidence are from
-    began_t: float  # of the first bad look
-    ended_t: float | None = None  # of the first good look after it; None while the trouble lasts
-    closes_t: float | None = None  # while it recovers: when it is resolved if it stays so
+    updated_t: float  # poll of summary and evidence
+    began_t: float  # first bad poll
+    ended_t: float | None = None  # first good poll after it
+    closes_t: float | None = None  # when it resolves if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
-    firing: bool = True  # did the last look find it?
-    times: int = 1  # how often its trouble came, without a day in between
-    recurring: Recurring | None = None  # None: its trouble came once
+    firing: bool = True  # found by the last poll
+    times: int = 1  # occurrences without a day in between
+    recurring: Recurring | None = None  # None: it occurred once
     worst: Worst | None = None
-    requests_lost: int | None = (
-        None  # since it began, as far as counters tell (lost.py); None: not known
-    )
-    resolved_t: float | None = None  # None while it is open
-    way: tuple[Step, ...] = ()  # how it came to be as it is (way.py)
+    requests_lost: int | None = None  # since it began (lost.py); None: unknown
+    resolved_t: float | None = None
+    way: tuple[Step, ...] = ()  # its history (way.py)
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
     def key(self) -> Key:
-        """What no two open incidents of one target share."""
+        """Unique among open incidents of a target."""
         return self.kind, self.engine
 
     @property
     def trouble(self) -> Trouble:
-        """Which trouble it is: one that comes again has the same."""
+        """Identity of a recurring problem."""
         return self.kind, self.engine, self.family
 
     @property
     def open(self) -> bool:
-        """Has it not ended yet?"""
         return self.resolved_t is None
 
     @property
     def recovering(self) -> bool:
-        """Is it open only until it is seen that the trouble stays away?"""
         return self.open and self.phase == RECOVERING
 
     @property
     def hangs(self) -> bool:
-        """Do stacks tell something of it?"""
+        """Return True if stacks help to explain it."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property
     def texts(self) -> list[str]:
-        """All that is known of it in words: first where its processes stand, then the evidence."""
+        """Stacks first, then the evidence."""
         return [self.stacks, *(each.text for each in self.evidence_for)]
 
     @property
     def advised_after_s(self) -> float | None:
-        """How many seconds it must last until a restart is advised; None: it does not wait for that."""
+        """Age at which a restart is advised; None: not time-based."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 
     def advises_restart_of(self, target: str) -> bool:
-        """Is a restart of this target known to cure it?"""
         return self.restart_advised and (target == self.target or target in self.restart_targets)
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentEvent:
-    """An incident was opened, changed its name, severity or advice, or was resolved."""
+    """An incident opened, resolved, or changed its cause, severity or advice."""
 
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds
-    incident: Incident  # as it is then
-    before: Incident | None = None  # of an update that a scrape led to: as it was
+    incident: Incident
+    before: Incident | None = None  # before an update by a scrape
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
 
 
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
-    """Return an open incident as it ended at Unix time `t`."""
+    """Return the incident, ended at Unix time `t`."""
     over_t = t if incident.ended_t is None else incident.ended_t
     return replace(
         incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
@@ -140,21 +132,18 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its present form as a step of its way; `changes`: made to it after its detector spoke."""
+    """Return the incident with its current form added to its way; `changes`: those made after its detector."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return the id of an incident: the same for the same problem, whoever watches and how often.
-
-    It holds only what may stand in a path, a label and a file name.
-    """
+    """Return the incident's id, the same for each watcher; valid in paths, labels and file names."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
 def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
-    """What is so now before what recovers, what wakes people first, and of that the newest."""
+    """Sort: active before recovering, then by severity, then newest first."""
     return sorted(
         incidents,
         key=lambda each: (each.recovering, severity_rank(each.severity), -each.opened_t, each.id),
@@ -162,11 +151,11 @@ def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
 
 
 def severity_rank(severity: str) -> int:
-    """0 for the worst; a severity that is not known is the mildest."""
+    """Return 0 for the worst; unknown severities rank last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
-# --- at the edges: `replay --json`, streams, the state folder
+# --- serialization: `replay --json`, streams, the state folder
 
 
 def published(event: IncidentEvent) -> dict[str, Any]:
@@ -208,10 +197,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """Make the incident of which an event was kept in its published form. Raises one of stored.DAMAGE.
-
-    `opened_t`: None where nothing but this event is known of it.
-    """
+    """Make an incident of a published event; `opened_t` None: only this event is known. Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
@@ -228,7 +214,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
 
 
 def export_state(incident: Incident) -> dict[str, Any]:
-    """Return the record of an open incident as plain values; `restore` makes the same record of them."""
+    """Return an open incident as plain values."""
     state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
@@ -239,7 +225,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Incident:
-    """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
+    """Restore an open incident. Raises one of stored.DAMAGE."""
     return Incident(
         **_shared(state),
         opened_t=stored.number(state["opened_t"]),
@@ -262,7 +248,7 @@ _STATE = (
 
 
 def _shared(state: stored.Stored) -> dict[str, Any]:
-    """Return what both kept forms hold under the same names. Raises one of stored.DAMAGE."""
+    """Return the fields that both forms share. Raises one of stored.DAMAGE."""
     evidence = {} if state.get("evidence") is None else state["evidence"]
     return {name: stored.text(state[name]) for name in _TEXTS} | {
         "engine": stored.text_or_none(state["engine"]),
@@ -281,7 +267,7 @@ def _shared(state: stored.Stored) -> dict[str, Any]:
 
 
 def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
-    """The evidence in its published form."""
+    """Return the evidence in its published form."""
     return {
         "for": [_plain(each) for each in incident.evidence_for],
         "against": [_plain(each) for each in incident.evidence_against],
@@ -289,7 +275,7 @@ def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
 
 
 def plain_worst(worst: Worst | None) -> dict[str, Any] | None:
-    """The evidence at its worst, with its time, in its published form."""
+    """Return the worst evidence, with its time, in its published form."""
     if worst is None:
         return None
     return {"t": worst.t, "measure": _finite(worst.measure), "evidence": _plain(worst.evidence)}
@@ -336,7 +322,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    """A number that JSON has not (NaN, infinity) is unknown."""
+    """JSON lacks NaN and infinity: return None."""
     if isinstance(value, float) and value - value != 0:
         return None
     return value

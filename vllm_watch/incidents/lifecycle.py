@@ -1,9 +1,9 @@
-"""What verdicts mean over time: one problem is one incident, from its first sign to its end.
+"""From verdicts to incidents: one problem is one incident, from its first sign to its end.
 
-A finding opens an incident at once (detectors know how long they must look), unless it is the effect of one that is
-seen itself. At the first look without it an incident recovers, and it is resolved when that has lasted for a while.
-Two things hold at every look: nothing opens, pages or is advised on a finding whose own numbers are normal again; and
-what only recovers hides nothing: another kind that is found then ends it, and opens itself. `unknown` changes nothing.
+A finding opens an incident at once (detectors decide how long to wait), unless it is the effect of another active
+one. An incident recovers at the first poll without its finding, and resolves when that lasts. Nothing opens, pages
+or is advised on a finding with normal numbers. Another kind found during a recovery ends it and opens.
+`unknown` changes nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -31,56 +31,53 @@ from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 
 STATE_VERSION = 3
-"""Of what `export_state` gives; what was kept in another form is left out."""
 
 QUIET_LOOKS = 3.0
-"""The end is quiet for at least so many usual intervals: one look alone proves no recovery."""
+"""Usual intervals without a finding before an end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""... but that alone asks for no more than this."""
+"""Limit of the wait for QUIET_LOOKS."""
 
 
 @record
 class Moment:
-    """One look at what is followed, as far as incidents depend on it."""
+    """The part of a poll that incidents depend on."""
 
     t: float  # Unix seconds
-    at_s: float  # on a timeline that never steps
-    up: bool  # did a server answer?
+    at_s: float  # on a timeline without steps
+    up: bool  # a server answered
     process_start_time: float | None = None  # Unix seconds
-    restarts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # engine → times its counters began anew
-    samples: Sequence[EngineSample] = ()  # none where nothing was read
+    restarts: Mapping[str, int] = field(default_factory=dict)  # engine → counter resets
+    samples: Sequence[EngineSample] = ()  # empty if nothing was read
 
 
 class Lifecycle:
-    """Follows the incidents of one target, or of one host, from look to look."""
+    """Follows the incidents of one target, or of one host, from poll to poll."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
-        self._found_since_s: dict[Key, float] = {}  # findings that have opened nothing (yet)
-        self._over: dict[Key, float] = {}  # when trouble that was told was last seen
+        self._found_since_s: dict[Key, float] = {}  # without an incident yet
+        self._over: dict[Key, float] = {}  # when published trouble was last found
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
         self._usual_s = 0.0
-        self._beside: tuple[Incident, ...] = ()  # what is open elsewhere, at this look
-        self._meanwhile: dict[Key, str] = {}  # what this look found and an open incident explains
-        self.opened: dict[str, int] = {}  # incidents ever opened, by kind
+        self._beside: tuple[Incident, ...] = ()  # open elsewhere
+        self._meanwhile: dict[Key, str] = {}  # findings that an open incident explains
+        self.opened: dict[str, int] = {}  # ever opened, by kind
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The open ones, oldest first."""
+        """Oldest first."""
         return tuple(followed.incident for followed in self._followed.values())
 
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Take one look's verdicts; return the events they lead to, in order.
+        """Process one poll; return its events, in order.
 
-        `beside`: what is open on the target's host and its peers, or on the host's targets.
+        `beside`: incidents open on the target's host and peers, or on the host's targets.
         """
         passed_s = 0.0
         if self._at_s is not None:
@@ -113,23 +110,22 @@ class Lifecycle:
         return events + self._link(moment.t)
 
     def note_stacks(self, name: str, sentence: str) -> None:
-        """Let the open incident of this id say where its processes stand."""
         for each in self._followed.values():
             if each.incident.id == name:
                 each.note_stacks(sentence)
 
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
-        """End all that is open, for the target itself is no longer watched."""
+        """End all incidents: the target is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
 
-    # --- what is found
+    # --- findings
 
     def _found(self, moment: Moment, key: Key, verdict: Verdict) -> list[IncidentEvent]:
         followed = self._followed.get(key)
         if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
-        if followed is not None:  # another family: opened at once, whatever recovers
+        if followed is not None:  # another family
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
@@ -214,7 +210,7 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """What a cause has led to learns of it, and what is elsewhere; if it is the cause that pages, it alone does."""
+        """Link causes and effects opened since; an effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -234,12 +230,12 @@ class Lifecycle:
                 events.append(IncidentEvent(UPDATED, t, followed.incident, known))
         return events
 
-    # --- what is not there any more
+    # --- recovery
 
     def _recovered(
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
-        """It is not there: since when, and is it over? `gone`: nor is the engine."""
+        """Start or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished."""
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
@@ -261,7 +257,6 @@ class Lifecycle:
         return [self._end(key, moment.t, resolution)]
 
     def _without_engine(self, moment: Moment, passed_s: float) -> list[IncidentEvent]:
-        """An engine that the server no longer has takes its incidents with it."""
         engines = moment.restarts
         gone = [key for key in self._followed if key[1] is not None and key[1] not in engines]
         return [
@@ -279,10 +274,9 @@ class Lifecycle:
             over = replace(over, related=(*over.related, follower))
         return IncidentEvent(RESOLVED, t, stepped(over, t, RESOLVED))
 
-    # --- what outlives the watcher
+    # --- stored state
 
     def export_state(self) -> dict[str, Any]:
-        """Return all that is open, and what recent ends taught, as plain values."""
         return {
             "version": STATE_VERSION,
             "followed": [each.export_state() for each in self._followed.values()],
@@ -295,9 +289,9 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Go on with the incidents of an earlier run whose kind is one of `kinds`, on the same timeline.
+        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet.
 
-        Time that nobody watched is not quiet. Raises one of stored.DAMAGE, and has then changed nothing.
+        Raises one of stored.DAMAGE, then without changes.
         """
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
@@ -330,7 +324,7 @@ def _told(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """What changes when the process behind an engine (None: any of them) is another."""
+    """Return a value that changes with the process of an engine (None: of any)."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

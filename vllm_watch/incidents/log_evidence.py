@@ -1,4 +1,4 @@
-"""What an engine's own log says of its end, added to what is found wrong with it."""
+"""Add the reason in the engine's log to verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.samples.engine_log import StartFailure
 
 _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
-"""A log says why an engine is not there, does not move or fails; not why it is slow."""
+"""A log does not explain slowness."""
 
 
 def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:
-    """Return the verdicts, those that find the engine gone or stuck with what its log says."""
+    """Return the verdicts, with the log's reason in those that find the engine gone or stuck."""
     if failed is None:
         return verdicts
     text = f"its log says: {failed.explanation}"

@@ -1,7 +1,7 @@
-"""Requests that an incident cost, as far as counters tell. Pure.
+"""Requests that an incident cost, from counters. Pure.
 
-Lost is what was in flight when its process ended, and what ended by an error or an abort beyond the usual: clients hang up
-on healthy engines, too. A counter that is not there makes it unknown, and so does a server that does not answer.
+Lost: requests in flight when the process ended, and errors and aborts beyond the usual rate (clients hang up on healthy
+engines too). Unknown if a counter is missing or the server does not answer.
 """
 
 from collections import deque
@@ -14,38 +14,35 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""What is usual is the mean over about so much time without an incident, ..."""
+"""Incident-free time for the mean usual rate."""
 
 USUAL_SECONDS_MIN = 60.0
-"""... and is not known before so much of it."""
+"""The usual rate is unknown before this."""
 
 CHANCE_DEVIATIONS = 3.0
-"""So many (Poisson's) above what is usual are no chance."""
+"""Poisson deviations beyond chance."""
 
 PAST_MAX = 32
-"""Steps of a counter that are remembered: an incident begins some looks before it is opened."""
+"""Counter steps kept: incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
-    """Requests of one engine since it is followed, over all its processes."""
+    """Requests of one engine over all its processes."""
 
     at_s: float
-    failed: float  # that ended by an error or an abort
-    gone: float  # that were in flight when their process ended
+    failed: float  # by an error or an abort
+    gone: float  # in flight when the process ended
 
 
 KEPT_MAX = 128
-"""Engines remembered that a scrape may leave out, as one does while its server starts: beyond so many names, whoever
-is left out is forgotten, for a server may tell other names at each scrape."""
+"""Engines kept though absent from a scrape, as during a start. Bounded: a server may report new names at each scrape."""
 
 Mark = Mapping[str, Counted]
-"""By engine, at the beginning of an incident."""
+"""By engine, at an incident's beginning."""
 
 
 @dataclass(slots=True)
 class _Engine:
-    """One engine that is followed."""
-
     begun_s: float
     restarts: int
     counter: float  # of failed requests, at the last scrape
@@ -56,12 +53,12 @@ class _Engine:
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """As it stood then, or when following began."""
+        """Return the counts then, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
     def lost_since(self, then: Counted, at_s: float) -> float | None:
-        """How many were lost since; None where it cannot be known."""
+        """Return requests lost since; None if unknown."""
         now = self.past[-1]
         if self.begun_s > then.at_s:
             return None
@@ -85,7 +82,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Take one look: no samples where nothing was read. `restarts`: by engine; `well`: is no incident open?"""
+        """Process one poll. `restarts`: by engine; `well`: no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -94,13 +91,13 @@ class LostRequests:
             self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
-        """What was counted then of an engine; of all, if it is None."""
+        """Return the counts of an engine, or of all, at that time."""
         return {
             name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
         }
 
     def since(self, mark: Mark, at_s: float) -> int | None:
-        """How many requests were lost since the mark was taken; None: not known."""
+        """Return requests lost since the mark; None: unknown."""
         if not self._heard or not mark:
             return None
         lost = 0.0
@@ -128,7 +125,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # a process that has just started may not have it yet
+        if counter is None:  # one that just started may lack it
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0
@@ -144,7 +141,6 @@ class LostRequests:
         known.in_flight, known.at_s = in_flight, at_s
 
     def export_state(self) -> list[list[Any]]:
-        """Return it as plain values."""
         return [
             [
                 name, each.begun_s, each.restarts, each.counter, each.in_flight, each.at_s, each.well_s,
@@ -155,7 +151,7 @@ class LostRequests:
 
     @classmethod
     def restored(cls, state: Iterable[Any]) -> "LostRequests":
-        """Make it of what was kept. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         lost = cls()
         for name, begun_s, restarts, counter, in_flight, at_s, well_s, well_failed, past in state:
             one = _Engine(
@@ -170,12 +166,12 @@ class LostRequests:
 
 
 def kept(mark: Mark) -> list[list[Any]]:
-    """The mark as plain values."""
+    """Return plain values."""
     return [[name, *counted] for name, counted in mark.items()]
 
 
 def restored(state: Iterable[Any]) -> Mark:
-    """The mark that was kept. Raises one of stored.DAMAGE."""
+    """Restore a mark. Raises one of stored.DAMAGE."""
     return {stored.text(name): Counted(*stored.numbers(rest, 3)) for name, *rest in state}
 
 

@@ -1,4 +1,4 @@
-"""A server that is down or stands still looks unused where it finished its last request in time; its peers know better."""
+"""A down or hung server looks unused if it finished its last request in time; its peers' waits show the need."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,11 +9,11 @@ _STANDS_STILL = {
     "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
     "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
 }
-"""Kinds and the causes of them that others can wait for."""
+"""Causes that others can wait for, by kind."""
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """A ticket for one that is gone is a page while its peers or ranks wait for it, or fail without it."""
+    """Raise a gone server's ticket to a page while peers or ranks wait for it or fail without it."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

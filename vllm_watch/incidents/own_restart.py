@@ -1,9 +1,8 @@
-"""A restart of our own: what the server's end looks like is no new trouble, unless it does not come back. Pure.
+"""Our own restart: the server's end is not new trouble, unless it does not come back. Pure.
 
-While one of our own restarts is under way, a server that refuses or hangs does what it was told to. So
-`engine_down` and `engine_stalled` are not known then: nothing opens, and what is open stays as it was. The
-first look at another process ends that: what happens to the new one is news. If the restart did not
-bring the server back, it is down at once, and a page, whatever it looks like: nobody else stopped it.
+Under way, `engine_down` and `engine_stalled` are unknown: nothing opens, and open incidents stay. The first poll of
+another process ends that. A server that the restart did not bring back is down at once and pages, whatever the
+symptoms: only the watcher stopped it.
 """
 
 from collections.abc import Iterable
@@ -16,25 +15,24 @@ from vllm_watch.signals.records import TargetSignals
 
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
-"""What a server looks like while it ends and starts."""
 
-Life = tuple[float | None, int]  # start of the process, and how often counters began anew
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(frozen=True, slots=True)
 class RestartNews:
-    """What is known of our own restart of a server, at one look."""
+    """State of our own restart at one poll."""
 
     under_way: bool = False
     missing: str | None = (
-        None  # none is under way (any more): why the server should be back by now, in words
+        None  # None while none is under way; else why the server should be back by now
     )
 
 
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""How long after a start of the watcher its journal may take to tell of a restart that an earlier run began."""
+"""Time for the journal, after the watcher's start, to report a restart begun by an earlier run."""
 
 
 class OwnRestart:
@@ -42,14 +40,13 @@ class OwnRestart:
 
     def __init__(self) -> None:
         self._news = NO_RESTART
-        self._life: Life | None = None  # of the process that is to end; None: none is
+        self._life: Life | None = None  # of the process that is to end
         self._missing: str | None = None
 
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
     ) -> None:
-        """Take what is known at this look, None before the journal has been read; `before`: the signals of the look
-        before; `began_s`: how long ago the watcher began."""
+        """Process the news (None: journal not read yet). `before`: the previous poll's; `began_s`: age of this watcher."""
         if news is None and began_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -61,7 +58,6 @@ class OwnRestart:
         self._news = news
 
     def export_state(self) -> list[Any]:
-        """Return it as plain values."""
         return [
             self._news.under_way,
             self._news.missing,
@@ -71,7 +67,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """Make it of its exported state; None: of a version that kept none. Raises one of stored.DAMAGE."""
+        """Restore; None: a version without this state. Raises one of stored.DAMAGE."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state
@@ -81,7 +77,7 @@ class OwnRestart:
         return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """Return one look's verdicts with what is known of the restart."""
+        """Return the verdicts, adjusted for the restart."""
         if signals.up:
             self._missing = None
             if self._life is not None and _life(signals) != self._life:

@@ -1,4 +1,4 @@
-"""Troubles that come again: one trouble, told again when it has doubled since people were told. Pure."""
+"""Recurring trouble: notify again once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,49 +12,47 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends when nothing has been found for so long: users' retries and drained queues make a
-problem flicker for some seconds as it ends. Far within the five minutes in which an end must be told."""
+"""An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
+minutes in which an end must be reported."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""A collapse is seen in the rates of a minute, which random load makes flicker about any limit."""
+"""One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""One that comes back must stay away for twice as long each time, but never longer than this, so that the
-end is told within five minutes of it."""
+"""The quiet time doubles with each recurrence up to this: an end is reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""A trouble that stayed away for a day is news when it comes again: what has a period has that of a day at most."""
+"""After a day away it is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""People are told again when a trouble has come this many times as often, or lasted this many times as long in all, as
-when they were told: half of what there is to know is new."""
+"""Notify again at this multiple of the last notified occurrences or total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""A page that lasts this long this time is told, however often it came: by then it does not end by itself."""
+"""A page that lasts this long is notified, however often it recurred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """How often one trouble came to one engine, and which incident told people."""
+    """Recurrence of one trouble, and the incident that notified people."""
 
     times: int
-    within_seconds: float  # from the beginning of the first to now, or to the end of the last
-    ill_seconds: float  # of this so much was trouble
-    text: str  # both in words, without a stop
-    earlier: str = ""  # id of the incident that told it before; empty: this one tells it
+    within_seconds: float  # from the first beginning to now or the last end
+    ill_seconds: float  # total duration
+    text: str  # a sentence without a stop
+    earlier: str = ""  # id of the incident that notified; "": this one
 
     @property
     def told(self) -> bool:
-        """Was it told before, and is this one more of the same?"""
+        """Return True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The incident that people were told of, and how far the trouble had come by then, or by the end of it."""
+    """The notified incident, and the trouble's state then or at its end."""
 
-    incident: str  # id
-    causes: tuple[str, ...]  # that people were told of
+    incident: str
+    causes: tuple[str, ...]
     severity: str
     times: int
     ill_s: float
@@ -62,8 +60,6 @@ class _Told:
 
 @dataclass(slots=True)
 class _Past:
-    """One trouble since it came first."""
-
     first_s: float
     began_s: float  # of the last time
     times: int = 1
@@ -72,19 +68,18 @@ class _Past:
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
-        """Return for how long it was there, the last time included."""
+        """Return the total duration, the last time included."""
         return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 
 class Recurrence:
-    """Remembers the troubles that one target had within a day."""
+    """The troubles of one target within a day."""
 
     def __init__(self) -> None:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count the trouble that is active (again), and was for `lasted_s`: return how often it was, and how long it
-        must then be quiet."""
+        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time for its end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -98,7 +93,7 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Count the active trouble as the one that it is now known as; return what `begun` does."""
+        """Count the active trouble under its new identity; return as `begun` does."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -107,13 +102,12 @@ class Recurrence:
         return times
 
     def seen(self, key: "Trouble", at_s: float, *, active: bool) -> None:
-        """Note that it is there at this look, or not any more."""
         past = self._past.get(key)
         if past is not None and (active or past.ended_s is None):
             past.ended_s = None if active else at_s
 
     def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
-        """Return what there is to say of an open incident beside itself; None if its trouble came once."""
+        """Return the incident's recurrence; None if it occurred once."""
         past = self._past.get(one.trouble)
         if past is None:
             return None
@@ -128,11 +122,10 @@ class Recurrence:
         return Recurring(past.times, within_s, ill_s, text, "" if told.incident == one.id else told.incident)  # fmt: skip
 
     def export_state(self) -> list[list[Any]]:
-        """Return it as plain values."""
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Take what was kept. Raises one of stored.DAMAGE, and has then changed nothing."""
+        """Raises one of stored.DAMAGE, then without changes."""
         if not isinstance(state, list):  # of an earlier release
             return
         past = {}
@@ -146,7 +139,7 @@ class Recurrence:
 
 
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
-    """Return True if it has another cause, is worse, has doubled since people were told, or is a page that stays."""
+    """Return True for another cause, a worse one, doubled counts, or a lasting page."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s
@@ -166,7 +159,6 @@ def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float)
 
 
 def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
-    """Return how often, within what time, and how long in all."""
     last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
     ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
     return (
@@ -180,7 +172,7 @@ def plain(recurring: Recurring | None) -> dict[str, Any] | None:
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Make it of its published form. Raises one of stored.DAMAGE."""
+    """Restore it. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

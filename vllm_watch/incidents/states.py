@@ -1,7 +1,7 @@
-"""The state that an engine shows: from its open incidents, else from its signals; with one hysteresis. Pure.
+"""The state that an engine shows: from open incidents, else from signals. Pure.
 
-The state that an incident gives is left once the incident has been away for RETURNED_SECONDS; one that came back
-keeps its state until it closes. Another process owes nothing to the trouble of the one before.
+An incident's state ends after RETURNED_SECONDS without it; one that returned keeps it until it closes. A new process
+does not inherit it.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,19 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
-_OWN_REASONS = ("down", "starting", "sleeping")  # states of signals that no incident changes
+_OWN_REASONS = ("down", "starting", "sleeping")  # not overridden by incidents
 
 
 @dataclass(slots=True)
 class _Given:
-    """The state that an incident gave to an engine."""
-
     incident: Incident
-    life: tuple[float | None, int]  # of the process: its start, and how often counters began anew
+    life: tuple[float | None, int]  # process start, and counter resets
     seen_s: float
-    times: int  # of the incident when it gave it first
+    times: int  # occurrences when first given
 
 
 class States:
-    """Remembers the states that incidents gave to the engines of one target."""
+    """States that incidents gave to a target's engines."""
 
     def __init__(self) -> None:
         self._given: dict[str, _Given] = {}  # by engine
@@ -37,7 +35,7 @@ class States:
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
     ) -> TargetSignals:
-        """Return the signals with the states that the open incidents give."""
+        """Return the signals with the states of open incidents."""
         if not incidents:
             self._given.clear()
             return signals
@@ -57,7 +55,7 @@ class States:
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
     ) -> _Given | None:
-        """Return what gives the engine its state: the worst that is found or was until a moment ago."""
+        """Return the worst current or recent source of the engine's state."""
         life = signals.process_start_time, engine.restarts
         ours = [
             each for each in open_
@@ -82,7 +80,7 @@ class States:
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """Return (state, sentence) of a server: those of its least healthy engine, and how many are so."""
+    """Return (state, sentence) of the least healthy engine."""
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
     if len(engines) == 1:

@@ -1,4 +1,4 @@
-"""The way to a verdict: of each change of an incident which rule spoke, on what evidence, and who changed it afterwards. Pure."""
+"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Names of evidence: the rule of a detector that spoke, and the next one that did not, with what it lacks."""
+"""Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""Of one incident the first step and the last ones are kept: some 20 KB, for the 200 that ended last and the open ones."""
+"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,12 +22,12 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Names of evidence that is added where a verdict is changed after its detector."""
+"""Evidence names added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of an incident: what it was from then on, and why."""
+    """One change of an incident, and its reason."""
 
     t: float  # Unix seconds
     event: str  # "opened" | "updated" | "recovering" | "resolved"
@@ -35,15 +35,15 @@ class Step:
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""  # empty: its detector names none
+    rule: str = ""  # empty: none named
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector had spoken, with the reason
+    changes: tuple[str, ...] = ()  # made after the detector, with the reason
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
-    """Return the way of an incident, with its present form as the last step."""
+    """Return the way with the incident's current form as the last step."""
     every = (*one.evidence_for, *one.evidence_against)
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
@@ -63,7 +63,7 @@ def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
 
 
 def why_no_page(one: "Incident") -> str:
-    """Return why an incident pages nobody; empty: it pages."""
+    """Return why an incident does not page; "": it pages."""
     last = one.way[-1] if one.way else None
     told = one.recurring and one.recurring.told
     if one.severity == "page" and one.open and not one.recovering and not told:
@@ -82,12 +82,12 @@ def why_no_page(one: "Incident") -> str:
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return it as plain values."""
+    """Return plain values."""
     return [asdict(step) for step in way]
 
 
 def from_plain(said: Any) -> tuple[Step, ...]:
-    """Make it of plain values. Raises one of stored.DAMAGE."""
+    """Restore a way. Raises one of stored.DAMAGE."""
     return _steps().validate_python(said) if said else ()
 
 

@@ -1,4 +1,4 @@
-"""What people may be told of, as it stands now: an incident, a step of a restart, a target that cannot be read. Pure."""
+"""Alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,16 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert. What is no incident is told in the same form: a step of a restart has the kind `restart` and the
-    step as its cause, a target that cannot be read the kind `target_unreadable` and the outcome of its scrapes.
+    """A restart step has the kind `restart` and the step as its cause; an unreadable target `target_unreadable` and
+    the outcome of its scrapes.
     """
 
-    incident: (
-        Incident  # its id is the same for as long as it lasts, also for the next run of the watcher
-    )
+    incident: Incident  # its id is stable across restarts of the watcher
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
-    group: str = ""  # empty: it is of no group, or of what all targets share
-    restart: str = ""  # what there is to say of a restart, in one sentence
-    silenced: bool = False  # a person wants to hear no more of it
-    inhibited: bool = False  # it is a part of a greater one, which is told instead
+    group: str = ""  # empty: no group, or shared by all targets
+    restart: str = ""  # one sentence
+    silenced: bool = False  # by an operator
+    inhibited: bool = False  # part of a larger incident
 
     @property
     def id(self) -> str:
@@ -42,7 +40,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """Return the alert as JSON holds it."""
+    """Return the alert as JSON."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t
@@ -53,7 +51,7 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Return the alert that was kept. Raises one of stored.DAMAGE where it was none."""
+    """Return the stored alert. Raises one of stored.DAMAGE."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(
@@ -65,7 +63,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What version 0.1 wrote: else an update would tell again what is open."""
+    """Convert version 0.1's record: an upgrade must not resend open alerts."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -1,8 +1,7 @@
-"""Messages through the library apprise, to what people use. Page: docs/notifications.md.
+"""Messages through the library apprise. Page: docs/notifications.md.
 
-The library blocks, so each message has a thread of its own, that nobody waits for longer than the deadline;
-while one hangs no second one is begun. Its URLs hold tokens: nothing that it says is shown before every
-part of them is taken out.
+It blocks, so each message has a thread, awaited up to the deadline; one at a time. Its URLs contain tokens: its logs
+are shown without any part of them.
 """
 
 import asyncio
@@ -30,25 +29,25 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts of a URL are no secrets, and would blacken every sentence."""
+"""Shorter parts are not secrets, and occur in every sentence."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""Loggers that write whole URLs, urllib3 at its level debug: nothing of theirs may reach our log."""
+"""They log whole URLs, urllib3 at debug: keep them out of our log."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all its URLs; it is sent when all have taken it."""
+    """A message is sent once all URLs accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # of which message which URLs have it
+        self._taken: tuple[str, set[str]] = "", set()  # message's key, URLs done
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -67,7 +66,7 @@ class Notifier:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_settle, done, sent)
 
-        # A daemon thread, so that a service that hangs does not keep the process from ending.
+        # A hung service must not block the exit.
         self._busy = True
         threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
@@ -122,13 +121,13 @@ class Notifier:
                 failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
-            # What some have taken is theirs: the rest is tried again by the same key.
+            # Retry the others, same key.
             text = clean("; ".join(failed), SAID_MAX)
             return base.Sent(outcome=base.UNSURE, text=text)
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read at each message, so that a token can be replaced. Raises WatchError."""
+        """Read per message, so that tokens can be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -157,10 +156,10 @@ class Notifier:
 
 
 def _service(url: str) -> "NotifyBase | None":
-    """What apprise makes of a URL; None where it knows none such."""
+    """Return apprise's service, None if unknown."""
     import apprise  # noqa: PLC0415 - an extra, and it takes long to load
 
-    # Nothing is written to the disk of what services hand out, and no pool of threads outlives us.
+    # No disk, no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -169,7 +168,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """Send it in the form that this service shows: apprise makes of Markdown what each wants, but no plain text."""
+    """apprise converts Markdown to each format, except plain text."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -185,7 +184,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 class _Said(logging.Handler):
-    """What apprise logs meanwhile, kept out of our log, and told only without any part of the URLs."""
+    """Captures apprise's log and removes all parts of the URLs."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         super().__init__(logging.WARNING)
@@ -206,7 +205,7 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """The last that was said; empty logs say as much."""
+        """Return the last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)
@@ -214,13 +213,13 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """The name of a URL's service, which is no secret; a line that is no URL may be one."""
+    """Return the scheme, which is not a secret; a line without one may be."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 
 
 def _pieces(url: str) -> set[str]:
-    """All parts of a URL after its scheme, as they stand and decoded."""
+    """Raw and decoded."""
     rest = url.partition("://")[2] or url
     parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
     parts |= {unquote(each) for each in parts}

@@ -1,7 +1,6 @@
-"""The contract of every kind of notifier: it sends one message, once, and says honestly how that ended.
+"""The contract of notifiers: send one message once, report the outcome.
 
-Whom it tells of what, what is one message, and when it is tried again is decided elsewhere (policy.py,
-batches.py, delivery.py).
+policy.py decides recipients, batches.py the grouping, delivery.py the retries.
 """
 
 import os
@@ -14,38 +13,36 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""It was taken; surely nothing was sent; it may have been taken; this message, as it is, will never be."""
+"""Accepted; surely not sent; possibly accepted; refused for good."""
 
 FAILED, DROPPED = "failed", "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What notifiers need of the watcher, beside their settings."""
+    """Services that notifiers need."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: NewSession = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps that others read
+    unix_time: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """How one try ended."""
+    """One try's outcome."""
 
     outcome: str  # SENT | UNSENT | UNSURE | REFUSED
-    text: str  # one sentence, without secrets
-    retry_after_seconds: float = 0.0  # what the receiver asked for
+    text: str  # one sentence, no secrets
+    retry_after_seconds: float = 0.0  # from the receiver
 
 
 class Report(NamedTuple):
-    """How a notifier does, as NotifierHealth counts it."""
+    """One update of NotifierHealth."""
 
-    outcome: (
-        str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue has changed)
-    )
-    number: int  # of tries, or of notifications
+    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
+    number: int  # of tries or notifications
     queue: int
-    because: str | None  # of a failure, without secrets
+    because: str | None  # no secrets
     t: float  # Unix seconds
 
 
@@ -54,7 +51,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is right or wrong with a notifier as it is configured."""
+    """One check of a configuration."""
 
     ok: bool
     text: str
@@ -62,10 +59,10 @@ class Finding:
 
 
 class Notifier(Protocol):
-    """Sends messages in one way."""
+    """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send it. Never raises but CancelledError, and ends within the notifier's timeout_seconds."""
+        """Send it within timeout_seconds. Raises nothing but CancelledError."""
 
     def check(self) -> list[Finding]:
-        """Look at what it needs on this machine (files, variables, libraries); nothing is sent."""
+        """Check files, variables and libraries without sending."""

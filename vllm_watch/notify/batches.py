@@ -1,4 +1,4 @@
-"""What is sent next of all that waits: one message of one cause in one group, or a digest of more. Pure."""
+"""Choose the next message: one cause in one group, or a digest of several. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""So many messages at one moment are read; more of them are one trouble with many faces: one digest."""
+"""More at one moment are probably one trouble: send a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Beyond the hour's messages a digest with pages waits no longer than this: a page late is a page lost."""
+"""Above the hourly limit, a digest with a page waits at most this long."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""What could not be sent for so long is dropped, and the next message says how many were. A page of a day
-ago is still news to who slept through it; a ticket is on the status page."""
+"""Unsent ones are dropped then, and their number sent. After a night a page is still news; a ticket is on the page."""
 
 CLOCK_SECONDS = 1.0
-"""Less than that is no step of a clock."""
+"""Smaller clock steps are ignored."""
 
 WAITING_MAX = 500
-"""Notifications that wait for one notifier; beyond it the oldest of the least severe is dropped, and counted."""
+"""Per notifier; beyond, the oldest of the lowest severity are dropped and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +32,19 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # it is over, and nobody was told that it was open
+    late: bool = False  # ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one message tells."""
+    """One message's content."""
 
-    items: tuple[Item, ...]  # the worst first
-    notifications: tuple[Notification, ...] = ()  # all that it stands for
+    items: tuple[Item, ...]  # worst first
+    notifications: tuple[Notification, ...] = ()  # covered by it
     digest: bool = False
 
     @property
     def severity(self) -> str:
-        """That of the worst."""
         return self.items[0].alert.severity
 
 
@@ -56,12 +54,12 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return what to send now, or else when to ask again (Unix seconds; None: when more waits).
+    """Return the batch to send now, or when to ask again (Unix seconds; None: when more is queued).
 
-    `sent_t` are the times of the messages of the last hour.
+    `sent_t`: the last hour's messages.
     """
     groups = _groups(waiting)
-    # A time that has yet to come is of a clock that was stepped back: it is not waited for.
+    # A future time is of a clock that was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -84,12 +82,12 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Return the batch of a message that was begun: what it stands for is what waits under its key."""
+    """Rebuild a begun message's batch."""
     return _batch(_groups(waiting))
 
 
 def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
-    """Return what is to be dropped: what waited too long, and what is over the bound."""
+    """Return those expired or above WAITING_MAX."""
     old: list[Notification] = []
     kept: list[Notification] = []
     for each in waiting:
@@ -101,8 +99,6 @@ def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification
 
 @dataclass(slots=True)
 class _Group:
-    """What waits of one phase of one cause in one group."""
-
     items: list[Item]
     notifications: list[Notification]
     since_t: float
@@ -110,7 +106,7 @@ class _Group:
 
 
 def _groups(waiting: Iterable[Notification]) -> list[_Group]:
-    """The worst first, and of that the oldest."""
+    """Return groups, worst first, then oldest."""
     of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
         of_alert.setdefault(each.alert.id, []).append(each)
@@ -128,7 +124,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Of one alert the newest is told; what was never told open is told so, or as over."""
+    """Keep one alert's newest phase; an unsent opening is sent as opening or late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

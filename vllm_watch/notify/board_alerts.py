@@ -1,4 +1,4 @@
-"""What the board shows, as alerts: incidents, steps of restarts, targets that cannot be read."""
+"""The board's content as alerts."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,14 +13,13 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""A look is bounded by its interval: after ten without one it is the watcher that does not look."""
+"""Scrapes are bounded by their interval: after ten without one the watcher does not scrape."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident that somebody was told of, and of which the board has known nothing since the start for so long,
-is over: a target that is still watched is found within two minutes."""
+"""An incident unknown this long after the start is over: watched targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""States in which nobody can read it, and that are no trouble or told as an incident."""
+"""Unscrapable states that are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -28,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Reads the board. `silenced` says of an incident's id whether a person wants to hear no more of it."""
+    """Reads the board. `silenced` takes an incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -39,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """All that is so now. `lasting`: what somebody was told is open."""
+        """`lasting`: those that notifiers know as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -49,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # One more of a trouble that was told is no news until it has doubled (recurrence.py).
+                # Not news until their number doubles (recurrence.py).
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -62,13 +61,13 @@ class BoardAlerts:
         return found
 
     def ended(self, alert: Alert) -> Alert | None:
-        """How an alert that is not open stands; None: not known yet."""
+        """Return its end; None: not known yet."""
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:
             entry = self._board.targets.get(incident.target)
             if (entry is None and not old) or (entry is not None and entry.signals is None):
-                return None  # not found, or not looked at, yet
+                return None  # not found or not scraped yet
             resolution = "target_gone" if entry is None else "healthy"
             return _over(alert, now_t, resolution, incident.summary)
         known = self._board.incidents.find(alert.id)
@@ -80,7 +79,7 @@ class BoardAlerts:
         return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
-        """What there is to say of a restart: of the target, or of each that an incident on the host hits."""
+        """Return the restart's state per affected target."""
         names = incident.restart_targets or (incident.target,)
         entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
         said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
@@ -91,7 +90,7 @@ class BoardAlerts:
     def _unreadable(
         self, entry: TargetEntry, told: Incident | None, now_t: float
     ) -> Iterator[Alert]:
-        """The target that cannot be read for long, or at which nobody looks, without an incident that says why."""
+        """Yield an alert if no incident explains why the target is unreadable or unscraped."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
             return
@@ -108,7 +107,6 @@ class BoardAlerts:
 
 
 def _over(alert: Alert, t: float, resolution: str, summary: str) -> Alert:
-    """It ends as what it was told."""
     over = replace(alert.incident, resolved_t=t, resolution=resolution, summary=summary)
     return replace(alert, incident=over)
 
@@ -136,7 +134,6 @@ _TRIGGERS = {
 
 
 def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
-    """Is one advised, and what comes of it?"""
     if plan is not None and plan.under_way is not None:
         return f"one is under way: {plan.under_way.text}"
     if not incident.restart_advised:
@@ -157,7 +154,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
-    """The steps that restarts of this target have come to; one that was told is known by its id."""
+    """The id identifies a step that was sent."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
         t = under_way.called_timestamp_seconds

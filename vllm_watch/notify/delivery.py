@@ -1,4 +1,4 @@
-"""One notifier's messages: put together, sent, tried again. Nobody waits for it, nor it for others."""
+"""One notifier's delivery, independent of others."""
 
 import asyncio
 import hashlib
@@ -20,22 +20,20 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""From one try to the next: twice as long each time, between half of it and all of it, so that many watchers
-do not come back at one moment. A service that was away for a night is asked every five minutes."""
+"""Doubled per try, with 50-100 % jitter so that watchers do not retry together; every five minutes in the end."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""What a receiver may ask for."""
+"""Limit for the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier ends by itself within its timeout_seconds; one that does not is cut off so much later."""
+"""A notifier that exceeds timeout_seconds is cancelled this much later."""
 
 REFUSALS_MAX = 3
-"""So often a message that its receiver will not have as it is (400, 413, 415, 422) is tried: it must not hold
-up what comes after it."""
+"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:
-    """One notifier at work."""
+    """Sends one notifier's messages."""
 
     def __init__(
         self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: Links, tell: Tell
@@ -47,13 +45,13 @@ class Delivery:
         self._links = links
         self._tell = tell
         self._woken = asyncio.Event()
-        self._tries = 0  # of the message that is tried now, in vain
+        self._tries = 0  # of the current message
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None  # as it was logged
+        self._failing: str | None = None  # as logged
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """This is how things stand: take in what this notifier has yet to be told of."""
+        """Queue the phases due for these alerts."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -71,11 +69,9 @@ class Delivery:
 
     @property
     def queue(self) -> int:
-        """Notifications that wait to be sent."""
         return len(self._ledger.waiting(self._name))
 
     async def run(self) -> None:
-        """Send what is due, until cancelled."""
         while True:
             try:
                 wait_seconds = await self._step()
@@ -90,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message, if it is time; return in how many seconds to look again (None: when woken)."""
+        """Send one message if due; return seconds until the next step (None: when woken)."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -122,7 +118,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On the disk before it is sent, behind the incidents that it tells of, or the disk is said to fail.
+        # On disk before sending, after its incidents; failures are logged.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -132,9 +128,9 @@ class Delivery:
         if sent.outcome == base.SENT:
             self._ledger.sent(of_it, dropped, key, time.time())
             await self._ledger.flush()
-            self._succeeded()  # what is counted as sent is on the disk
+            self._succeeded()  # after the record is on disk
             return 0.0
-        # Begun before: it may have been taken then, and stays as it was.
+        # It may have been accepted: keep it as it was.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -154,7 +150,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # what comes meanwhile may join it
+            self._ledger.bind(of_it, None)  # later notifications may join it
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
@@ -171,7 +167,7 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """The same for the same notifications: who takes it twice can tell."""
+    """Equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""Incidents as Events of the engine's pod, where `kubectl describe pod` shows them. Page: docs/notifications.md.
+"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
 
-An Event is a hint for who looks at the pod, and gone after an hour in most clusters. So nothing is kept of it on
-disk, and it is tried for minutes, not for hours. Its name follows from what it tells: it is there once, whatever restarts.
+Events are hints and expire after an hour in most clusters: none is kept on disk, tries last minutes. Their names
+derive from their content, so each exists once.
 """
 
 import asyncio
@@ -26,29 +26,29 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""2, 4, 8, 16 and 32 s between them: an API server that is being upgraded is back by then."""
+"""2, 4, 8, 16 and 32 s between tries: enough for an API server's upgrade."""
 
-MESSAGE_MAX = 1024  # characters; the API server takes no longer note
-_POD_NAME_MAX = 200  # of the 253 of the Event's own name
+MESSAGE_MAX = 1024  # characters; the API server's limit
+_POD_NAME_MAX = 200  # of the 253 of the Event's name
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
-Pod = tuple[str, str]  # namespace, empty for our own; name
+Pod = tuple[str, str]  # namespace (empty: our own), name
 
 
 class Events:
-    """Tells one API server, in order, by a task of its own."""
+    """Sends Events to one API server, in order, as a task."""
 
     def __init__(self, settings: KubernetesEvents, tools: base.Tools, tell: Tell) -> None:
         self._settings = settings
         self._tools = tools
         self._tell = tell
         self._queue: asyncio.Queue[tuple[IncidentEvent, Pod]] = asyncio.Queue(QUEUE_MAX)
-        self._told: dict[str, tuple[str, str]] = {}  # cause and severity, by id of the incident
+        self._told: dict[str, tuple[str, str]] = {}  # incident id → cause, severity
         self._failing: str | None = None
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Have this told soon, of the pods of these targets; returns at once."""
+        """Queue an Event per pod; returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -67,7 +67,7 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """End it; what waits is not told."""
+        """Stop; queued events are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -81,7 +81,7 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Seconds after which it is to be tried again; None: it was told, or never will be."""
+        """Return seconds until the next try; None: done or hopeless."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:
@@ -112,7 +112,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Write one Event. Raises KubernetesError where no answer was had."""
+    """Write an Event. Raises KubernetesError if there is no answer."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -123,7 +123,7 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """What is written: of the pod by its uid, which is what kubectl looks for."""
+    """Refers to the pod by uid, as kubectl does."""
     incident = event.incident
     key = "\n".join((incident.id, event.event, incident.cause, incident.severity, uid))
     name = f"{pod[:_POD_NAME_MAX]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -141,7 +141,7 @@ def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[s
 
 
 def _reason(incident: Incident) -> str:
-    """engine_stalled as EngineStalled: one word, as Kubernetes' own are."""
+    """CamelCase, as Kubernetes' reasons."""
     return "".join(part.capitalize() for part in incident.kind.split("_"))
 
 
@@ -162,7 +162,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Is this a pod that may ask?"""
+    """Check the access to the API."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]
@@ -174,7 +174,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Write an Event that says that it is a test, of our own pod where none is named."""
+    """Write a test Event, of our own pod unless one is named."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

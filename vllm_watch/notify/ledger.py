@@ -1,7 +1,6 @@
-"""Who was told what, and what still waits: kept in memory, and on the disk for the next run of the watcher.
+"""Sent and queued notifications, in memory and on disk.
 
-Memory is what holds; the disk follows. A disk that is full or gone costs no message: what it has not taken
-is written when it can be.
+Memory is authoritative: a full or missing disk costs no message; writes are retried.
 """
 
 import asyncio
@@ -21,30 +20,27 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""What was told is remembered for so long after it is over; a step of a restart is news for an hour."""
+"""After the alert's end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""Notifications of all notifiers together, of some 2 KB; the oldest that are over go first."""
+"""Of all notifiers, some 2 KB each; the oldest that are over go first."""
 
 
 class Ledger:
-    """All notifications. `table` None: they end with the process. Nothing raises."""
+    """`table` None: memory only. Raises nothing."""
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
         self._of: dict[
             str, dict[str, dict[str, Notification]]
-        ] = {}  # notifier → alert → phase's name
-        self._dirty: dict[
-            Key, Notification | None
-        ] = {}  # what the disk has not taken; None: it goes
+        ] = {}  # notifier → alert → name of the phase
+        self._dirty: dict[Key, Notification | None] = {}  # not yet on disk; None: to be deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Read what was kept."""
         rows: list[tuple[Key, disk.Row]] = []
         if self._table is not None:
-            with contextlib.suppress(StateError):  # the worker has said it
+            with contextlib.suppress(StateError):  # logged by the worker
                 rows = await self._table.read()
         for (notifier, _, name), row in rows:
             try:
@@ -58,14 +54,14 @@ class Ledger:
                 notifier=notifier, name=name, t=row.t, alert=alert, sent_t=row.sent_t, message=row.message,
             ))  # fmt: skip
 
-    # --- asked
+    # --- queries
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """What this notifier was or is to be told of an alert, oldest first."""
+        """Return this alert's, oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Alerts that this notifier knows as open, as they were last told."""
+        """Return the alerts known as open, as last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -73,12 +69,12 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """What waits to be sent, oldest first."""
+        """Return queued ones, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """Times of the messages of the last hour."""
+        """Return the times of the last hour's messages."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -87,7 +83,7 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """What could not be sent, and of which no message has said so yet."""
+        """Return the drops not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -96,37 +92,35 @@ class Ledger:
                 for phases in alerts.values():
                     yield from phases.values()
 
-    # --- changed
+    # --- changes
 
     def add(self, notifier: str, phase: str, alert: Alert, t: float) -> None:
-        """This phase of this alert waits to be sent."""
         before = sum(each.phase == phase for each in self.known(notifier, alert.id))
         name = phase if not before else f"{phase} {before + 1}"
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """What waits of this alert is told as it now stands; what is in a message that was begun is not."""
+        """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
-                self._hold(replace(each, alert=alert))  # the disk need not know each word
+                self._hold(replace(each, alert=alert))  # the disk can wait
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """These are in this message, which is begun now (None: it surely was not sent)."""
+        """Assign to a message begun now (None: it surely was not sent)."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """This message was taken; it has said how many were dropped."""
+        """`dropped`: those whose number it contained."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
     def drop(self, notifications: Iterable[Notification], t: float) -> None:
-        """These are not sent any more."""
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """What waits of this alert is not to be sent; what is in a message that was begun is."""
+        """Delete this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None
@@ -146,14 +140,14 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Forget what is over and long ago; what waits for one of these notifiers, and what is open, never."""
+        """Delete old ended alerts; keep the queue of current notifiers and open alerts."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
             for alert_id, phases in alerts.items():
                 count += len(phases)
                 times = [each.sent_t for each in phases.values()]
-                if notifier not in notifiers:  # it is configured no more
+                if notifier not in notifiers:  # no longer configured
                     over.append((max(each.t for each in phases.values()), notifier, alert_id))
                 elif alert_id not in open_ids and None not in times:
                     over.append((max(t for t in times if t is not None), notifier, alert_id))
@@ -164,10 +158,10 @@ class Ledger:
             count -= len(phases)
             self._dirty.update((each.key, None) for each in phases.values())
 
-    # --- the disk
+    # --- disk
 
     async def flush(self) -> None:
-        """Have the disk take what it lacks; what it does not take stays owed."""
+        """Write pending changes; failed ones stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:
@@ -176,7 +170,7 @@ class Ledger:
                 if not await self._table.write(_rows(dirty)):
                     dirty = {**{each.key: each for each in self._all()}, **dirty}
                     await self._table.write(_rows(dirty))
-            except StateError:  # the worker has said it
+            except StateError:  # logged by the worker
                 self._dirty = {**dirty, **self._dirty}
 
 

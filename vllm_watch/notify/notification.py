@@ -1,4 +1,4 @@
-"""One phase of one alert, for one notifier: to be sent, in a message that was begun, sent, or given up."""
+"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Phases of what lasts; `changed`: what to do first is another than was told. `said` is the only one of a step of a restart."""
+"""Of lasting alerts; `changed`: the first step changed. Restart steps have only `said`."""
 
 DROPPED = "dropped"
-"""Stands for the key of a message; behind it the key of the one that said how many were dropped."""
+"""Replaces the message's key; the key of the message that reported the drop follows."""
 
-Key = tuple[str, str, str]  # notifier, id of the alert, name of the phase
+Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,11 @@ class Notification:
     """Times are Unix seconds."""
 
     notifier: str
-    name: str  # of the phase, unique for this alert: the second reminder is "reminder 2"
-    t: float  # since when it is to be sent
-    alert: Alert  # as it is told, or was
-    sent_t: float | None = None  # None: it waits
-    message: str | None = None  # key of the message that it is in
+    name: str  # unique per alert: "reminder 2"
+    t: float  # due since
+    alert: Alert  # as sent, or to be sent
+    sent_t: float | None = None  # None: queued
+    message: str | None = None  # its key
 
     @property
     def key(self) -> Key:

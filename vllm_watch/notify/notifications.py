@@ -1,4 +1,4 @@
-"""Joins what is shown and who is told: the board's alerts go to the notifiers, their health goes to the board."""
+"""Connects board and notifiers."""
 
 import asyncio
 import time
@@ -26,20 +26,20 @@ from vllm_watch.settings.notifications import (
 _log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""From one look at the board to the next where nothing happens; an incident's event is looked at at once."""
+"""Between reads of the board; after an event it is read at once."""
 
 SETTLE_SECONDS = 0.2
-"""Several events at once are one look."""
+"""Events within this share one read."""
 
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""How long stopping may wait for a message that is being sent; it is sent again by the next run."""
+"""For a message in flight; the next run resends it."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A notifier at work, and what it was made of."""
+    """A notifier and its settings."""
 
     made_of: tuple[object, ...]
     delivery: Delivery
@@ -47,7 +47,7 @@ class _Running:
 
 
 class Notifications:
-    """One daemon's, from `start` to `stop`."""
+    """One daemon's notifiers, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Notifications:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read who was told what, and begin; the targets must be known."""
+        """The targets must be known."""
         await self._ledger.open()
         await self.configure(self._settings)
         self._task = asyncio.create_task(self._run(), name="notifications")
 
     async def configure(self, settings: NotificationsSettings) -> None:
-        """Tell these from now on; a notifier that stays as it was goes on."""
+        """Unchanged notifiers keep running."""
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
@@ -112,7 +112,7 @@ class Notifications:
         self._running[name] = _Running((settings, links), delivery, task)
 
     def _check(self) -> None:
-        """Say at once what is wrong with a notifier, and not when somebody should have been told."""
+        """Log configuration errors before a message fails."""
         for kind, name, settings in self._settings.each():
             for finding in kinds.check(settings, self._tools):
                 if not finding.ok:
@@ -122,7 +122,7 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """End it soon; what waits is on the disk, and told by the next run."""
+        """Stop soon; the next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -136,10 +136,10 @@ class Notifications:
         if running:
             await asyncio.wait([each.task for each in running], timeout=STOP_SECONDS)
 
-    # --- what is to be told
+    # --- alerts
 
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Take news of incidents: Kubernetes Events get it at once, the board is read soon."""
+        """Kubernetes gets events at once; the board is read soon."""
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
@@ -162,7 +162,7 @@ class Notifications:
                 continue
 
     def _look(self) -> None:
-        """Show each notifier all that is so now, and how what it knows as open has ended."""
+        """Offer current alerts, and ends of those known as open."""
         now_t = time.time()
         lasting = {name: self._ledger.lasting(name) for name in self._running}
         alerts = self._alerts.now(alert for known in lasting.values() for alert in known)

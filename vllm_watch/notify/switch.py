@@ -1,4 +1,4 @@
-"""Notifications, where a configuration names a notifier: a watcher without one loads and starts nothing of them."""
+"""Load notification modules only if configured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NotifySwitch:
-    """Off until a configuration names a notifier; on from then until `stop`."""
+    """Off until a notifier is configured, then on until `stop`."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class NotifySwitch:
         silenced: Callable[[str], bool],
         table: "LedgerTable | None",
     ) -> None:
-        """`table`: of the state folder; None: there is none, and what was told ends with the process."""
+        """`table` None: memory only."""
         self._config = config
         self._board = board
         self._silenced = silenced
@@ -30,7 +30,7 @@ class NotifySwitch:
         self._notifications: Notifications | None = None
 
     async def start(self) -> None:
-        """Begin, where there is anybody to tell; the targets must be known."""
+        """The targets must be known."""
         settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
@@ -41,7 +41,6 @@ class NotifySwitch:
             await self._notifications.start()
 
     async def configure(self, config: Config) -> None:
-        """Tell these from now on."""
         self._config = config
         if self._notifications is None:
             await self.start()
@@ -49,17 +48,15 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        """Send a test message through one notifier. Raises WatchError if there is none of this name."""
+        """Raises WatchError if the name is unknown."""
         from vllm_watch.notify.trial import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)
 
     async def stop(self) -> None:
-        """End it soon; what waits is told by the next run."""
         if self._notifications is not None:
             await self._notifications.stop()
 
     def saw(self, _: str, events: Sequence[IncidentEvent]) -> None:
-        """Something was told of incidents."""
         if self._notifications is not None:
             self._notifications.saw(events)

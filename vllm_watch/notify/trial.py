@@ -1,4 +1,4 @@
-"""A test message through one notifier, and how that went."""
+"""Send a test message through one notifier."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from vllm_watch.settings.notifications import KubernetesEvents, NotificationsSet
 
 
 async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mapping[str, Any]]:
-    """Send it once; return an HTTP status and what to say. Raises WatchError if there is no such notifier."""
+    """Return an HTTP status and the result. Raises WatchError if the name is unknown."""
     known = {each: one for _, each, one in settings.each()}
     if name not in known:
         names = ", ".join(known) or "none is configured"

@@ -13,11 +13,11 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""Answers that speak of this message; the others (401, 404 …) of how it was sent, which can be mended."""
+"""The message is refused; other statuses (401, 404 …) are fixable delivery errors."""
 
 
 class Notifier:
-    """Posts each message, and takes the status of the answer for the outcome."""
+    """Posts each message; the response's status decides."""
 
     def __init__(self, settings: WebhookNotifier, tools: base.Tools) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Notifier:
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
-        """Read at each message, so that keys can be replaced."""
+        """Secrets are read per message, so they can be rotated."""
         settings = self._settings
         secret = None
         if settings.secret_file is not None:

@@ -1,4 +1,4 @@
-"""A batch in words: what, where, since when, cause, evidence, what to do, and where to read on. Pure."""
+"""A batch as text, Markdown and JSON. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""The worst five: who can read more opens the page."""
+"""The page shows more."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
-"""The phase of a message that `vllm-watch notify test` sends."""
+"""Phase of `vllm-watch notify test`."""
 
 SCHEMA = 1
-"""Of the JSON: keys are added, never changed."""
+"""Keys of the JSON are added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -43,7 +43,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where to read on; None: not configured."""
+    """Links in messages; None: not configured."""
 
     page_url: str | None = None
     runbooks_url: str | None = None
@@ -51,19 +51,19 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a notifier sends: once in words and once as JSON, with an idempotency key."""
+    """Text and JSON with an idempotency key."""
 
     key: str
     phase: str
     severity: str
-    title: str  # plain, one line
-    text: str  # plain
-    markdown: str  # CommonMark
+    title: str  # plain text, one line
+    text: str
+    markdown: str
     payload: Mapping[str, Any]
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Put a batch into words. `dropped`: how many alerts could not be sent since the last message."""
+    """`dropped`: alerts that could not be sent since the last message."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -79,7 +79,7 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 
 def _without_secrets(item: Item) -> Item:
-    """The texts of others as they may be shown: every one, since any may hold what should not be in it."""
+    """Any foreign text may contain a secret."""
     alert, incident = item.alert, item.alert.incident
     evidence = [each for each in incident.evidence_for if each.text][:EVIDENCE_SHOWN]
     return replace(item, alert=replace(
@@ -96,7 +96,7 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """What `vllm-watch notify test` sends: it cannot be taken for trouble."""
+    """Return a test message, not to be mistaken for an alert."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
@@ -151,7 +151,7 @@ def _counts(items: Sequence[Item]) -> str:
     return ", ".join(shown) + (", …" if len(counted) > ITEMS_SHOWN else "")
 
 
-# --- paragraphs: lists of lines; a line that begins with "- " is an item
+# --- paragraphs: lists of lines; "- " begins an item
 
 
 def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
@@ -200,7 +200,6 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
 
 
 def _sentence(item: Item) -> str:
-    """Where, what and why, since when; then what was seen."""
     alert, incident = item.alert, item.alert.incident
     group = f" ({alert.group})" if alert.group != incident.target else ""
     place = _name(incident) + (group if alert.group else "")
@@ -228,7 +227,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """What to do first, in one sentence."""
+    """Return one sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -238,7 +237,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Its address: where you serve the docs, else where the daemon does; without either, the path in the repository."""
+    """Under runbooks_url, else in the daemon, else the repository's path."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -250,12 +249,12 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """A moment as people on call write it, with the day: messages are read late."""
+    """Format with the day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
 def page(url: str, target: str) -> str:
-    """The status page, opened at the target."""
+    """Return the status page's address at the target."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

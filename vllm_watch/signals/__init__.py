@@ -1,1 +1,1 @@
-"""What the samples mean over time: windows, rates, quantiles, states. Pure: time comes in with the data."""
+"""Samples over time: windows, rates, quantiles, states. Pure: time comes with the data."""

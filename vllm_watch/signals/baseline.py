@@ -1,12 +1,11 @@
-"""What one engine was when fresh, and how it compares now, block by block. Shared by detectors.
+"""One engine compared with its fresh state, block by block.
 
-Two ways of collapse are followed, each by a CUSUM:
-slow: each step takes longer than this engine's steps of the same load took;
-starved: work waits, the KV cache is (nearly) full, and with it far fewer requests run, and less gets
-done, than ran and got done when fresh.
+A CUSUM follows each kind of collapse:
+slow: steps take longer than this engine's did at the same load;
+starved: requests wait, the KV cache is (nearly) full, and far fewer run, with less throughput, than when fresh.
 
-While either is in doubt nothing is learnt, so that a collapse does not become the norm. Looks that do not
-tell the load are left out; what a step takes is learnt, and judged, apart for looks that tell it otherwise.
+Nothing is learnt while in doubt, so a collapse does not become the norm. Polls without load data are skipped; those with
+other inputs have their own step model.
 """
 
 from dataclasses import dataclass
@@ -32,79 +31,78 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Log ratio of step time that is never held against an engine (1.2 times): request mixes differ so."""
+"""Log ratio of step time always tolerated (1.2 times): request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""... plus so many standard deviations of what is normal here, at this load."""
+"""Standard deviations at this load, tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""However slow, seconds until it is said: long prefills and host hiccups last a second or two."""
+"""Long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
-"""While nobody waits, the same evidence counts for so much: there is time to be sure."""
+"""Weight of evidence while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Throughput below this share of what was usual, with work waiting, is a loss: saturation swings by 20 to 30 %
-around its mean on a real engine (a peak, then 70 to 80 % of it)."""
+"""Less throughput with requests waiting is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
+peak, then 70 to 80 % of it)."""
 
 STARVED_DEVIATION = 0.08
-"""Scatter of the smoothed log throughput ratio of a saturated engine."""
+"""Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
+"""Share of the requests that ran at equal KV usage when fresh."""
 
 STARVED_USAGE_MIN = 0.7
-"""KV usage below which the cache is not what requests wait for (one huge request may wait for a third of it)."""
+"""Below this requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
 """As for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""Healthy seconds until an alarm is taken back: admissions come in waves while pages are held."""
+"""Time to clear an alarm: admissions come in waves while pages are held."""
 
 DOUBT = 0.3
 """CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""Log ratio of step time, smoothed, beyond which step times are not learnt: a slowdown that creeps in stays
-below every sudden threshold for minutes, and must not teach the model that it is normal."""
+"""Smoothed log ratio of step time that is not learnt: a creeping slowdown stays below sudden thresholds for minutes and
+must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Blocks over which that is smoothed."""
+"""Blocks of smoothing for DRIFT."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Blocks of an excursion that are kept until it is known whether it heals: 20 minutes at 5 s."""
+"""Kept until an excursion heals: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
+"""An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
-doubt, and only blocks of today can make an alarm."""
+"""Level after a longer one: nothing is learnt, and no alarm holds, until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One block against what the engine was when fresh. None is unknown."""
+    """One block compared with the fresh engine. None is unknown."""
 
     block: Block
-    known: bool  # has enough been learnt to judge?
-    slow_log_ratio: float | None  # of step time to what it should be; 0 as ever, 0.7 twice as long
+    known: bool  # learnt enough to judge
+    slow_log_ratio: float | None  # to expected step time; 0 normal, 0.7 twice
     expected_step_seconds: float | None
-    deviation: float | None  # standard deviation of the log ratio at this load
+    deviation: float | None  # of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
-    familiar: bool  # has the engine met such a load?
-    sure: bool  # are steps slow, and not for want of pages?
+    familiar: bool  # the engine has met this load
+    sure: bool  # slow, and not for want of pages
     slow: bool  # the alarm holds
-    slow_now: bool  # this block is part of its reason
+    slow_now: bool  # this block supports it
     starved: bool
     starved_now: bool
-    starved_seen: bool  # did this block tell whether requests starve?
+    starved_seen: bool  # this block shows whether requests starve
 
     @property
     def unseen(self) -> bool:
-        """Does an alarm hold of which this block tells nothing?"""
+        """Return True if an alarm holds that this block cannot check."""
         if self.starved:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
@@ -121,9 +119,9 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all that was learnt: another process, model or configuration stands behind the name."""
+        """Forget all: the name has another process, model or configuration."""
         self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
-        self._models = {self._lacks: StepModel()}  # by what their blocks lack
+        self._models = {self._lacks: StepModel()}  # by missing inputs
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
         self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
@@ -133,13 +131,13 @@ class Baseline:
 
     @property
     def model(self) -> StepModel:
-        """What is known of steps, from blocks that carried what the last one did."""
+        """Of blocks like the last one."""
         return self._models[self._lacks]
 
     def update(
         self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
     ) -> Comparison | None:
-        """Take a look in; return the comparison of the block that it completes, else None."""
+        """Add a poll; return the comparison of a completed block."""
         if not tells_load(sample):
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
@@ -156,11 +154,10 @@ class Baseline:
         return self.comparison
 
     def model_of(self, block: Block) -> StepModel | None:
-        """What is known of steps from blocks like this one, of any engine."""
         return self._models.get(block.apart)
 
     def former_log_ratio(self, block: Block) -> float | None:
-        """Return the log ratio of its step time to that of the process before; None if that is not known."""
+        """Return the log ratio to the previous process's step time, or None."""
         model = self.former.models.get(block.apart)
         if model is None or not block.step_seconds or block.tokens_per_step is None:
             return None
@@ -168,7 +165,6 @@ class Baseline:
         return None if expected is None else log(block.step_seconds / expected)
 
     def export_state(self) -> dict[str, Any]:
-        """Return what was learnt, and what is in doubt, as plain values."""
         lacks = max(self._models, key=lambda each: self._models[each].blocks)
         return {
             "lacks": sorted(lacks),
@@ -181,11 +177,7 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process `away_seconds` ago.
-
-        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of stored.DAMAGE, and
-        has then learnt nothing.
-        """
+        """Restore this process's state; alarms only up to ALARM_KEPT_SECONDS. Raises one of stored.DAMAGE, then without changes."""
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
             known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
@@ -246,18 +238,16 @@ class Baseline:
         if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif (
-            self.slow.alarm
-        ):  # what was told is a trouble, not a habit: see detectors/collapse_bar.py
+        elif self.slow.alarm:  # published trouble is not a habit: see detectors/collapse_bar.py
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return the log ratio of a block's step time to the expected, that, the tolerated, and if its load is familiar.
+        """Return log ratio, expected step time, tolerance, and if the load is familiar.
 
-        At a load that was never met the fit is a guess, and only the limit that the loads met set to it is held
-        against the engine; unless slow steps brought it there, or doubt had arisen before.
+        At a new load the fit is a guess: only the limit of known loads counts, unless slowness brought the engine there or doubt
+        came first.
         """
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
@@ -273,10 +263,7 @@ class Baseline:
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
-        """Score of a block: positive where requests wait for pages and less gets done than was usual.
-
-        None: the queue is not seen.
-        """
+        """Return a positive score if requests wait for pages at low throughput; None: queue unknown."""
         if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()
@@ -292,9 +279,9 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Now ÷ fresh at equal load: by how fast steps are, and with work waiting also by what gets done.
+        """Return now ÷ fresh at equal load, the lesser of step time's and, with requests waiting, throughput's.
 
-        The lesser counts: a slow engine with a queue may well do as much as it did when there was less to do.
+        A slow engine with a queue may do as much as at less demand.
         """
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
@@ -323,9 +310,9 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Do requests wait (as far as that is told) while pages are in use that so few requests never used?
+        """Return True if requests wait (or may) and this few never used as many pages.
 
-        Whether anybody reads those is not known, so such steps teach nothing of what reading costs.
+        Nothing may read those pages: such steps teach nothing about read costs.
         """
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
@@ -334,11 +321,11 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
-        """More where the load is new, so that new loads are learnt."""
+        """Allow more at new loads, to learn them."""
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
-    """What the engine serves; what this look does not say is as it was."""
+    """Return model and configuration; missing values stay."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]

@@ -1,8 +1,7 @@
-"""Looks joined into blocks: the smallest stretch of time whose means can be trusted.
+"""Polls joined into blocks, the shortest time with reliable means.
 
-At one look a second an engine takes a handful of steps between looks, and tokens are counted a step
-later than the time they took. So looks are joined until enough happened; at 15 s between looks a block
-is one interval. Everything that judges speed works on blocks and so behaves alike at every interval.
+At one poll a second only a few steps lie between polls, and tokens are counted a step late. At 15 s a block is one
+interval. Speed is judged on blocks, alike at all intervals.
 """
 
 from operator import attrgetter
@@ -14,26 +13,25 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""A block lasts at least two looks at one a second: prompt tokens are counted when a prefill ends."""
+"""Two polls at one a second: prompt tokens are counted when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
-"""... and at least so many steps, whose mean then scatters by a few per cent."""
+"""Their mean scatters by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""... but no longer than this, or a slow engine, the one that matters most, is never judged."""
+"""Limit, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without any of these a look does not tell the load: what is left of it looks lighter than it is."""
+"""Without these a load seems lighter."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
-"""What the load and the time of a step are reckoned from, as far as a look carries it."""
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Steps of a block in which long prompts were under way say too little of what they computed, and those with drafts or
-images cost what others do not: like scrapes that lack the load, they are learnt apart and judged by their like."""
+"""Blocks with long prompts miss computed tokens; drafts and media cost more: learnt and judged separately, like polls with
+missing inputs."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""So do steps that switch between LoRA adapters: one to three at once, four to fifteen, or more."""
+"""Separate too, as switching costs time: one to three at once, four to fifteen, or more."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -42,38 +40,38 @@ _NOTHING: frozenset[str] = frozenset()
 
 @record
 class Block:
-    """What one engine did between two looks. None is unknown."""
+    """One engine's work between two polls. None is unknown."""
 
     at_s: float  # its end
     seconds: float
     steps: float | None
-    step_seconds: float | None  # mean; idle time is not in it as far as that can be known
-    tokens_per_step: float | None  # computed: prompt tokens that came from the cache are not in it
+    step_seconds: float | None  # mean, without known idle time
+    tokens_per_step: float | None  # computed, without cached prompt tokens
     kv_usage: float | None  # ratio, mean
     running: float  # mean
     waiting: float  # mean
     waiting_min: float
     running_min: float
     generated: float  # tokens per second
-    prompted: float | None  # prompt tokens per second that were computed, not cached
+    prompted: float | None  # computed (not cached) per second
     finished: float | None  # requests
-    finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
+    finished_tokens: float | None  # prompt and output, of finished requests
     preempted: float | None  # times
     prompts: float | None = None  # requests whose first token came
-    first_token_seconds: float | None = None  # times to first token of those prompts, sum
+    first_token_seconds: float | None = None  # sum of their times to first token
     kv_usage_end: float | None = None  # ratio, at its end
-    tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
-    deferred: float | None = None  # at its end: requests that wait, and not for capacity
-    awaiting_kv: float = 0.0  # at its end: requests that wait for KV from elsewhere, and hold pages
-    long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
-    drafting: bool = False  # were tokens drafted for speculative decoding?
-    media: bool = False  # were images or the like asked for?
-    adapters: int = 0  # LoRA adapters of running requests, the most at one look
-    lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
+    tokens_in_flight: float | None = None  # at its end, from an unknown zero
+    deferred: float | None = None  # at its end: waiting, not for capacity
+    awaiting_kv: float = 0.0  # at its end: holding pages for remote KV
+    long_prompts: bool = False  # prompts computed in chunks counted elsewhere
+    drafting: bool = False  # speculative decoding
+    media: bool = False  # images or the like
+    adapters: int = 0  # LoRA adapters of running requests, maximum
+    lacks: frozenset[str] = _NOTHING  # inputs that a poll lacked
 
     @property
     def apart(self) -> frozenset[str]:
-        """What sets its steps apart: they are compared with those of blocks of which it is equal."""
+        """Steps are compared among blocks with equal values."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -81,13 +79,13 @@ class Block:
 
 
 class Blocks:
-    """Joins one engine's looks into blocks."""
+    """Joins one engine's polls into blocks."""
 
     def __init__(self) -> None:
         self._first: EngineSample | None = None
         self._last: EngineSample | None = None
         self._first_at_s = 0.0
-        self._sums = [0.0, 0.0, 0.0, 0.0]  # looks, running, waiting, usage
+        self._sums = [0.0, 0.0, 0.0, 0.0]  # polls, running, waiting, usage
         self._lows = [0.0, 0.0]  # running, waiting
         self._lacks = _NOTHING
         self._adapters = 0
@@ -96,10 +94,9 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Take a look in; return the block that it completes. `anew`: what was before is not comparable.
-        `engines`: of the server that answered.
+        """Add a poll; return a completed block. `anew`: earlier polls are not comparable. `engines`: of the server.
 
-        A look that does not tell the load ends what was begun; the next one begins anew.
+        A poll without load data ends a block.
         """
         if not tells_load(sample):
             self._first = None
@@ -187,7 +184,7 @@ class Blocks:
 
 
 def began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """Did the counters start from zero between these two looks?"""
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     pairs = (
@@ -199,7 +196,7 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
 
 
 def tells_load(sample: EngineSample) -> bool:
-    """Does this look carry what the load is made of?"""
+    """Return True if the poll has all load data."""
     return None not in _needed_of(sample)
 
 
@@ -211,7 +208,7 @@ def _lacking(sample: EngineSample) -> frozenset[str]:
 
 
 def _adapters(sample: EngineSample) -> int:
-    """LoRA adapters of running requests, as vLLM says them: joined with commas."""
+    """Count adapters in vLLM's comma-separated label."""
     if sample.lora_requests_info is None:
         return 0
     named = sample.lora_requests_info.get("running_lora_adapters", "")
@@ -241,14 +238,14 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """What one step takes as requests feel it: from token to token; where none are generated (pooling), the one step
-    that computes a prompt. An engine that embeds is idle between most of its steps: elapsed ÷ steps says nothing."""
+    """Return the inter-token latency; for pooling the prompt's one step: such an engine is idle between steps, so elapsed ÷ steps
+    is useless."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Prompt tokens less the share that the prefix cache gave: the counter has both (hits may be blocks)."""
+    """Subtract the prefix cache's share, from its two counters (hits may be blocks)."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -260,7 +257,7 @@ def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
 def _steps(
     a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Steps taken. Engines without a step counter: a busy one's every step hands each request a token."""
+    """Without a step counter: each step of a busy engine gives each request a token."""
     counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
     if counted is not None:
         return counted
@@ -270,8 +267,8 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """The lesser of elapsed ÷ steps, which idle time inflates, and the mean inter-token latency, which
-    waits of the preempted inflate; None where an engine was idle in between and no latency is known."""
+    """Return the lesser of elapsed ÷ steps (inflated by idle time) and inter-token latency (by preemptions); None if idle and
+    without latency."""
     if not steps:
         return None
     elapsed = seconds / steps
@@ -291,7 +288,6 @@ def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:
 
 
 def _tokens_in_flight(b: EngineSample) -> float | None:
-    """Prompt and output tokens of all requests so far less those of the finished ones."""
     prompt, output = b.request_prompt_tokens, b.request_generation_tokens
     if prompt is None or prompt.sum is None or output is None or output.sum is None:
         return None

@@ -1,14 +1,13 @@
-"""How many tokens an engine's KV cache holds, from what vLLM says of its configuration."""
+"""KV cache size in tokens, from vLLM's configuration labels."""
 
 from collections.abc import Mapping
 
 
 def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | None:
-    """Tokens that one engine's KV cache holds; None where vLLM does not say.
+    """Return one engine's KV cache tokens, or None.
 
-    From 0.24.0 `kv_cache_size_tokens` is said, per engine. Before, it is blocks × tokens a block; with
-    data parallelism vLLM sums the blocks of all `engines` and says that sum for each (core_client.py).
-    Up to 0.8.5 V1 wrote the label before the engine had counted: "None".
+    From 0.24.0 `kv_cache_size_tokens` holds it per engine. Before: blocks × block size; with data parallelism each engine
+    reports the sum of all `engines` (core_client.py). V1 up to 0.8.5 wrote the label before the count: "None".
     """
     if config is None:
         return None
@@ -25,8 +24,7 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
 def longest_request_tokens(
     config: Mapping[str, str] | None, max_model_len: float | None
 ) -> float | None:
-    """Tokens of the longest request that is accepted; None where vLLM does not say. From 0.24.0 it says how many of them
-    the KV cache holds at once."""
+    """Return the longest accepted request in tokens, or None. From 0.24.0 vLLM reports how many of them the cache holds."""
     told = config or {}
     size, held = (
         _number(told.get("kv_cache_size_tokens")),

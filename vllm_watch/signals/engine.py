@@ -1,4 +1,4 @@
-"""One engine's signals: what its samples say over the window. Pure; one object per engine."""
+"""One engine's signals over the window. Pure."""
 
 from collections.abc import Mapping
 
@@ -14,12 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Growth of KV usage over the window below which the cache is not said to be filling: it moves by
-this much with every request that comes and goes."""
+"""Growth of KV usage from which it is filling: single requests move it this much."""
 
 SKEW_SECONDS = 60.0
-"""How far the clocks of the engine's host and ours may be apart: NTP keeps them within a second, a host
-without it drifts by seconds a day."""
+"""NTP keeps clocks within a second; unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -31,7 +29,7 @@ _OBJECTIVES = (
 
 
 class EngineTracker:
-    """Follows one engine from look to look."""
+    """Follows one engine from poll to poll."""
 
     def __init__(self, window_seconds: float, slo: SloSettings, *, totals: bool = True) -> None:
         self._window = Window(window_seconds)
@@ -45,7 +43,6 @@ class EngineTracker:
 
     @property
     def window(self) -> Window:
-        """The looks that rates are taken over; the newest is the last one seen."""
         return self._window
 
     @property
@@ -57,7 +54,7 @@ class EngineTracker:
         return self._last_progress_t
 
     def forget_rates(self) -> None:
-        """Begin the window anew: the time since the last scrape is not known."""
+        """The time since the last scrape is unknown."""
         self._window.clear()
         self._waits.clear()
         if self._totals is not None:
@@ -65,7 +62,7 @@ class EngineTracker:
         self.progress.forget()
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
-        """Go on counting where an earlier run of the watcher was."""
+        """Restore an earlier run's counts."""
         self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
@@ -77,7 +74,7 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
-        """Take one look into account. `engines`: how many the server has."""
+        """`engines`: of the server."""
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -112,10 +109,9 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Did another server answer than at the look before, rather than a new life of the same one?
+        """Return True if another server answered, not a restarted one.
 
-        Behind one address several replicas may answer in turn. A new life began after the last look
-        at the old one; a counter made before that belongs to somebody else.
+        Replicas behind one address may alternate. A counter created before the last poll of the old process is another's.
         """
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
@@ -195,7 +191,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Growth of `part` ÷ growth of `whole`; else V0's gauge, whose -1 means that it is off."""
+        """Return growth of `part` ÷ `whole`; else V0's gauge, -1 if disabled."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None
@@ -221,7 +217,6 @@ class EngineTracker:
 
 
 def _objectives(slo: SloSettings) -> Mapping[str, tuple[float, str]]:
-    """By objective, the limit that is set and the histogram that tells."""
     limits = {name: (getattr(slo, setting), told) for name, setting, told in _OBJECTIVES}
     return {name: (limit, told) for name, (limit, told) in limits.items() if limit is not None}
 
@@ -233,7 +228,7 @@ _ANOTHER = (
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """Did the counters start from zero between these two looks?"""
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     if before.process_start_time != now.process_start_time and now.process_start_time is not None:
@@ -255,8 +250,7 @@ def _mean(grown: Growth | None) -> float | None:
 
 
 def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None:
-    """Seconds a step takes: time ÷ steps, which idle time inflates, or the mean inter-token latency,
-    which it does not, whichever is less."""
+    """Return the lesser of time ÷ steps (inflated by idle time) and the inter-token latency."""
     if steps is None or steps.count <= 0:
         return None
     elapsed = steps.seconds / steps.count
@@ -279,7 +273,7 @@ def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
 def _goodput(
     finished: float | None, attainment: Mapping[str, float], objectives: Mapping[str, object]
 ) -> float | None:
-    """Finished requests per second × the least share that met an objective; None unless all are known."""
+    """Return finished requests per second × the least attainment; None unless all are known."""
     if finished is None or not objectives or len(attainment) < len(objectives):
         return None
     return finished * min(attainment.values())

@@ -1,4 +1,4 @@
-"""The process that ran before this one under the same name, and what its steps took."""
+"""Step times of the previous process under the same name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,10 +7,10 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""A process that did less work has met few loads: one before it that did more is remembered in its place."""
+"""Less work meets few loads: keep the process before."""
 
 NEAR = 1.2
-"""Another release needs up to so much more or less memory beside the cache; another model needs far more."""
+"""Memory besides the cache varies this much by release, far more by model."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -18,23 +18,21 @@ Fingerprint = tuple[str | None, Mapping[str, str] | None]
 """Model and configuration; None is unknown."""
 
 Models = Mapping[frozenset[str], StepModel]
-"""What is known of steps, by what sets their blocks apart (`Block.apart`)."""
+"""Step models by `Block.apart`."""
 
 
 class Former:
-    """Remembered as long as what follows is set up alike."""
+    """Kept while successors are configured alike."""
 
     def __init__(self) -> None:
         self.models: Models = {}
-        self.version: str | None = None  # of vLLM, of the process that they are of
+        self.version: str | None = None  # of vLLM, of that process
         self.version_now: str | None = None
-        self.ended = 0  # processes that were seen to end
-        self.surpassed = (
-            False  # by the process of today: it takes far longer, and must not become the norm
-        )
+        self.ended = 0  # processes seen to end
+        self.surpassed = False  # the current process is far slower: not the norm
 
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
-        """A process has ended of which `models` are known."""
+        """Note the end of a process."""
         self.ended += 1
         ready = {each: model for each, model in models.items() if model.ready}
         enough_s = min(FORMER_WORK_SECONDS, _worked_seconds(self.models))
@@ -45,7 +43,7 @@ class Former:
             self.models = {}
 
     def export_state(self) -> dict[str, Any]:
-        """Return what is known of most of its steps as plain values."""
+        """Return its most used model."""
         if not self.models:
             return {}
         apart = max(self.models, key=lambda each: self.models[each].blocks)
@@ -58,7 +56,7 @@ class Former:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on with it. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         if state:
             model, version = StepModel(), stored.text_or_none(state["version"])
             model.restore(state["model"])
@@ -67,7 +65,7 @@ class Former:
 
 
 def differ(now: Sequence[Any], before: Sequence[Any]) -> bool:
-    """Is one of the two known to be another?"""
+    """Return True if a known value differs."""
     return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))
 
 
@@ -76,7 +74,7 @@ def _worked_seconds(models: Models) -> float:
 
 
 def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
-    """Return True if both were asked for the same, as far as both releases tell it."""
+    """Return True if configured alike, as far as both releases report it."""
     if differ(now[:1], before[:1]) or before[1] is None or now[1] is None:
         return not differ(now[:1], before[:1])
     return all(

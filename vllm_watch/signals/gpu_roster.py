@@ -1,25 +1,25 @@
-"""Which GPUs of a host there were and are not any more."""
+"""GPUs that a host has lost."""
 
 from vllm_watch.samples.gpu import GpuSample
 
 GPUS_MAX = 256
-"""Bound of what is remembered: 16 GPUs of 7 slices each, twice."""
+"""16 GPUs of 7 slices each, twice."""
 
 
 class GpuRoster:
-    """Follows the GPUs of one host from look to look."""
+    """Follows the GPUs of one host."""
 
     def __init__(self) -> None:
-        self._known: dict[str, GpuSample] = {}  # by UUID, as last seen
-        self.lost: tuple[GpuSample, ...] = ()  # as last seen; those that are gone or say so
+        self._known: dict[str, GpuSample] = {}  # by UUID, last seen
+        self.lost: tuple[GpuSample, ...] = ()  # last seen; gone or reported lost
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """Take one look; None (nobody asked, or no answer) changes nothing."""
+        """None (not polled, or no answer) changes nothing."""
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}
         for uuid, known in list(self._known.items()):
-            # Slices are made and removed by hand while their GPU stays.
+            # Slices change by hand while their GPU stays.
             if known.mig_parent_uuid in here and uuid not in here:
                 del self._known[uuid]
         for uuid, gpu in here.items():

@@ -1,4 +1,4 @@
-"""What users get from an engine now, against the worst minutes they have had of this process when it was well."""
+"""User experience now, against the worst healthy minutes of this process."""
 
 from math import exp
 from typing import Any
@@ -7,35 +7,33 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Tokens, or first tokens, that come so much later than in the worst usual minutes are a harm; at a fifth of its load
-an engine may be twice as slow and still serve each user as fast as at its peak."""
+"""Harmful multiple of the worst usual latencies; at a fifth of its load an engine may be twice as slow and serve users as
+fast as at its peak."""
 
 USUAL = 3
-"""A minute is as users have had it when so many were as bad."""
+"""A minute is usual if this many were as bad."""
 
 MINUTE_SECONDS = 60.0
 """Users who wait remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""What users get now is a mean over this long: a few answers."""
+"""Averages over a few answers."""
 
 
 class Harm:
-    """Seconds per token and to the first token, and requests that wait."""
+    """Follows the latencies and waits of one engine."""
 
     def __init__(self) -> None:
-        self._now: list[
-            float
-        ] = []  # smoothed: step seconds, seconds to first token, requests waiting
+        self._now: list[float] = []  # smoothed: step seconds, first-token seconds, requests waiting
         self._sums, self._seconds, self._well = (
             [0.0, 0.0, 0.0],
             0.0,
             True,
-        )  # of the minute under way
-        self._worst: list[list[float]] = [[], [], []]  # minutes, the worst first
+        )  # of the current minute
+        self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Take a block in. `well`: nothing is in doubt. Minutes with a queue are no yardstick: after an outage all come back."""
+        """Add a block. `well`: nothing in doubt. Skip minutes with a queue: after an outage all clients return."""
         if not block.step_seconds:
             return
         first = (
@@ -63,12 +61,11 @@ class Harm:
 
     @property
     def waits(self) -> bool:
-        """Return True if requests wait at every scrape."""
         return bool(self._now) and self._now[2] >= 1.0
 
     @property
     def felt(self) -> bool:
-        """Return True if users are worse off than they have been, or as far as is known."""
+        """Return True if users are worse off than usual, or may be."""
         if len(self._worst[0]) < USUAL or not self._now:
             return True
         step, first, waiting = (
@@ -77,11 +74,10 @@ class Harm:
         return step or (first and self._worst[1][-1] > 0.0) or (waiting and self.waits)
 
     def export_state(self) -> dict[str, Any]:
-        """Return it as plain values."""
         return {"now": list(self._now), "worst": [list(each) for each in self._worst]}
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on from there. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         now, worst = stored.numbers(state["now"]), [stored.numbers(each) for each in state["worst"]]
         if len(now) not in (0, len(self._worst)) or len(worst) != len(self._worst):
             raise ValueError("three measures are kept")

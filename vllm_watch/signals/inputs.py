@@ -1,8 +1,7 @@
-"""What a target tells us and what it does not: which inputs of judgement its looks really carry.
+"""Inputs of judgement that a target's polls carry.
 
-vLLM's versions differ in what they export, --disable-log-stats turns nearly all of it off, a remote host's GPUs
-are out of reach, and a canary is asked for or not. An input is *missing* only after some looks that should
-have had it: old engines make a series with the first request, health is not asked at each look.
+vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, canaries optional.
+An input is *missing* after several polls that should have had it: old engines create series with the first request.
 """
 
 from collections.abc import Callable
@@ -13,30 +12,26 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Looks without an input, in which it could have been there, until it is called missing: half a minute at 5 s,
-so that a server's first answers, which may lack series, are not held against it."""
+"""Half a minute at 5 s; a server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
-"""Health may be asked more rarely than metrics; five minutes is beyond any sensible setting."""
+"""Health may be polled less often than metrics, within any sensible setting."""
 
 CANARY_SECONDS = 3600.0
-"""A canary goes to an idle engine only: within an hour most engines are idle once."""
+"""Only idle engines get canaries: most are idle once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing that a scrape may carry. `carried` takes it (None: it is not there) from the engine's sample, the
-    reading, or the observation."""
+    """A possible content of a poll. `carried` takes it from the sample, reading or observation; None: absent."""
 
-    label: str  # as it stands in "no LABEL: …"
-    mend: str  # how to get it, in words
+    label: str  # as in "no LABEL: …"
+    mend: str  # how to get it
     scope: str
     carried: Callable[..., object]
-    lasts_seconds: float = (
-        0.0  # not asked at each look: seen so long ago it is still taken to be there
-    )
+    lasts_seconds: float = 0.0  # not polled each time: valid this long
 
 
 def _lengths(sample: EngineSample) -> object:
@@ -44,7 +39,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """Hits are counted, or the cache is off: V0 gives a ratio since its start only, -1 where it is off."""
+    """Return None if hits are not counted and caching is on: V0 has a ratio since its start only, -1 if off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -76,7 +71,6 @@ INPUTS: dict[str, Input] = {
     "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: seen.gpus or None),
     "canary": Input("canary so far", "canaries go only to idle engines; if this one was idle, set `canary.enabled: true` or read the log", _LOOK, attrgetter("canary"), CANARY_SECONDS),
 }  # fmt: skip
-"""By name, as detectors ask for them."""
 
 _OF_ENGINE, _OF_SERVER, _OF_LOOK = (
     [name for name, each in INPUTS.items() if each.scope == scope]
@@ -90,32 +84,30 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of one input (of one engine)."""
-
-    now: bool = False  # in the last look that could have it, or not longer ago than it lasts
+    now: bool = False  # in the last poll that could have it, or still valid
     ever: bool = False
     without: int = 0  # scrapes in a row that could have had it
 
 
 class Inputs:
-    """Follows what one target carries."""
+    """Follows the inputs of one target."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str | None], _Seen] = {}
         self._engines: tuple[str, ...] = ()
-        self._last_s: dict[str, float] = {}  # of inputs that last, when they were there
+        self._last_s: dict[str, float] = {}  # last time of inputs that stay valid
         self._pattern: object = None
-        self._same = 0  # scrapes in a row that carried the same
-        self.revision = 0  # grows whenever an answer may have changed
-        self.why_not: str | None = None  # why the server's body holds nothing of vLLM's, in words
+        self._same = 0  # scrapes in a row with the same inputs
+        self.revision = 0  # grows when an answer may have changed
+        self.why_not: str | None = None  # why the body holds no vLLM metrics
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines of the last body that could be read."""
+        """Engines of the last readable body."""
         return self._engines
 
     def look(self, at_s: float, observation: Observation) -> None:
-        """Take one look. A body that could not be read says nothing of what is in it."""
+        """Process one poll. An unreadable body changes no input."""
         looked = [
             INPUTS[name].carried(observation) is not None or self._lasts(name, at_s)
             for name in _OF_LOOK
@@ -132,7 +124,7 @@ class Inputs:
         why_not = None if reading is None else reading.why_not
         pattern = (looked, served, told, why_not)
         if pattern == self._pattern and self._same > LOOKS_MIN:
-            return  # the same as ever: every answer stands
+            return  # nothing changed
         self._same = self._same + 1 if pattern == self._pattern else 0
         self._pattern = pattern
         self.revision += 1
@@ -170,11 +162,11 @@ class Inputs:
             seen.without += 1
 
     def now(self, name: str, engine: str | None) -> bool:
-        """Did the last look that could have this input have it (on that engine, or at the server)?"""
+        """Return True if the last poll that could have it did."""
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Is it not to be had? None: too early to tell. `engine` None asks for the worst of all."""
+        """Return True if unavailable; None: too early. `engine` None: worst of all."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None
@@ -198,6 +190,6 @@ def _missing(seen: _Seen) -> bool | None:
 
 
 def _has_worked(sample: EngineSample) -> bool:
-    """Has this engine had a request yet? Old ones make most of their series with the first."""
+    """Return True after the first request, which creates most series of old releases."""
     told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
     return any(told) or all(value is None for value in told)

@@ -1,8 +1,7 @@
-"""Which process answers under an engine's name, and what it is: the same as before, or another?
+"""Identity of the process behind an engine's name.
 
-What was learnt of one process is no yardstick for the next: it may run on other hardware, beside other
-neighbours, and it is measured anew within a minute. What an engine can be expected to survive depends
-on its model and configuration, and holds for the next process too.
+Learnt values do not apply to the next process: hardware and neighbours may differ, and measuring takes a minute. The
+pauses that an engine survives depend on model and configuration, and carry over.
 """
 
 import hashlib
@@ -15,36 +14,34 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Where no start time is told, counters that went on are the only sign of the same process; they say so
-for as long as no new one can have caught up with an old one's."""
+"""Without a start time, continued counters identify a process until a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""What vLLM measures at each start, which differs by some blocks from one to the next."""
+"""Measured at each start, differing by some blocks."""
 
 UNKNOWN_SERVER = ServerSample()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of one engine, as far as its numbers tell. None is unknown."""
+    """One life of one engine, by its metrics. None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
-    counters: tuple[float | None, ...]  # that never fall within a life
-    config: str  # digest of all that it was configured with, the measured sizes among it
-    model: str  # digest of model and configuration without them
+    counters: tuple[float | None, ...]  # never fall within a life
+    config: str  # of the whole configuration and measured sizes
+    model: str  # of model and configuration without them
     version: str | None
     max_model_len: float | None
 
     def goes_on_as(self, now: "Life", away_seconds: float) -> bool:
-        """Is `now`, seen `away_seconds` later, the same process with the same configuration?"""
         if self.config != now.config or not self.is_of_one_kind_with(now):
             return False
         told = self._same_start(now) is not None
         return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
 
     def ended_before(self, now: "Life") -> bool:
-        """Is `now`, seen later, certainly another process, or the same one that counts anew?"""
+        """Return True if `now` is certainly another process, or has reset counters."""
         same_start = self._same_start(now)
         return self._fell(now) if same_start is None else not same_start
 
@@ -59,7 +56,7 @@ class Life:
         return None
 
     def is_of_one_kind_with(self, other: "Life") -> bool:
-        """Do both serve the same model, with the same version of vLLM and the same configuration?"""
+        """Return True for the same model, vLLM version and configuration."""
         known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
         return self.model == other.model and not any(
             a is not None and b is not None and a != b for a, b in known
@@ -70,12 +67,11 @@ class Life:
         return any(a is not None and b is not None and b < a for a, b in pairs)
 
     def export_state(self) -> dict[str, Any]:
-        """Return it as plain values."""
         return {**asdict(self), "counters": list(self.counters)}
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
-        """Raise one of stored.DAMAGE where the values are none."""
+        """Raises one of stored.DAMAGE."""
         counters = [stored.number_or_none(each) for each in state["counters"]]
         if len(counters) != _COUNTERS:
             raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
@@ -91,11 +87,11 @@ class Life:
 
 
 _COUNTERS = 3
-"""Steps, generated and prompt tokens: what every version counts."""
+"""Steps, generated and prompt tokens: in all versions."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """Return the life that this look at an engine saw."""
+    """Return the life that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(
@@ -114,7 +110,7 @@ def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life
 
 
 def model_of(sample: EngineSample) -> str:
-    """Digest of the model and the configuration behind an engine, the same for each of its lives."""
+    """Digest model and configuration, the same for each life."""
     config = sample.cache_config_info
     told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
     return _digest(sample.model_name, told)

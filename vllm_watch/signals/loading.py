@@ -1,8 +1,7 @@
-"""How long this server's starts take, and whether one is under way.
+"""Duration of this server's starts, and whether one is under way.
 
-vLLM refuses connections while it loads its weights, for seconds or for twenty minutes: a refused
-connection alone does not tell a server that starts from one that is gone. What tells is its process,
-where this host's can be seen, a new vLLM process on the GPUs, and how long its starts took before.
+vLLM refuses connections while it loads weights, for seconds or twenty minutes, as a dead server does. Evidence of a
+start: a visible process, a new vLLM process on the GPUs, and earlier starts.
 """
 
 from collections import deque
@@ -12,39 +11,37 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""How long a start may take of which nothing is known: loading the weights of the largest models from
-network storage takes 10 to 20 minutes."""
+"""The largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""A start may take longer than the longest seen by half: cold page cache, a slower disk."""
+"""Cold page cache, a slower disk."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Below this half as much again is a few seconds, which is no surprise."""
+"""Half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Two clocks tell the start of one process: the kernel's ticks since boot, and Unix time of that boot."""
+"""Two clocks: kernel ticks since boot, and Unix time of that boot."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
 
 class Loading:
-    """Follows the starts of one server. All it knows are bounded numbers that may be kept and given back."""
+    """Follows the starts of one server, in bounded, storable numbers."""
 
     def __init__(self) -> None:
-        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)  # how long each took, oldest first
-        self._life_start: float | None = None  # Unix time at which the process that answered began
+        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)  # durations, oldest first
+        self._life_start: float | None = None  # of the process that answered
         self._answered_t: float | None = None  # Unix time of the last answer
         self._silent_s: float | None = None  # since when it does not answer
         self._refused = False
         self._loads_s: float | None = None  # since when it is known to load
-        self._pids: set[int] = set()  # processes seen to load in this silence
-        self.by = ""  # what shows that it loads
-        self.is_gone = False  # its process is known not to be there
+        self._pids: set[int] = set()  # seen loading in this silence
+        self.by = ""  # the evidence that it loads
+        self.is_gone = False  # its process is known to be absent
 
     def export_state(self) -> dict[str, Any]:
-        """Return all as plain values."""
         return {
             "starts_s": list(self.starts_s),
             **{name: getattr(self, "_" + name) for name in _TIMES},
@@ -56,7 +53,7 @@ class Loading:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Loading":
-        """Go on as it was kept. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         loading = cls()
         loading.starts_s.extend(stored.numbers(state["starts_s"]))
         for name in _TIMES:
@@ -73,42 +70,39 @@ class Loading:
 
     @property
     def ever_up(self) -> bool:
-        """Was it ever seen to answer?"""
         return self._answered_t is not None
 
     @property
     def longest_s(self) -> float | None:
-        """The longest start seen of this server; None: none was."""
         return max(self.starts_s) if self.starts_s else None
 
     @property
     def attempts(self) -> int:
-        """Processes that were started in this silence, none of which has answered yet."""
+        """Processes started in this silence."""
         return len(self._pids)
 
     def patience_s(self, usual_s: float) -> float:
-        """How long a start may take: `usual_s`, or what this server was seen to need."""
+        """Return the limit: `usual_s`, or by the longest seen."""
         longest_s = self.longest_s
         if longest_s is None:
             return usual_s
         return max(usual_s, min(PATIENCE_FACTOR * longest_s, START_SECONDS))
 
     def for_s(self, at_s: float) -> float | None:
-        """For how long it has been known to load; None: nothing shows that it does."""
+        """Return how long it is known to load; None: no evidence."""
         return None if self._loads_s is None else max(0.0, at_s - self._loads_s)
 
     def in_time(self, at_s: float) -> bool:
-        """Is it known to load, for no longer than its starts take?"""
+        """Return True if it loads within the limit."""
         loads_s = self.for_s(at_s)
         usual_s = START_SECONDS if self.longest_s is None else PATIENCE_SECONDS_MIN
         return loads_s is not None and loads_s < self.patience_s(usual_s)
 
     def is_ending(self, process: ProcessState | None) -> bool:
-        """Does the very process that answered before live on, though its port is closed?"""
+        """Return True if the process is alive with its port closed."""
         return lives_on(process, self._life_start)
 
     def look(self, at_s: float, observation: Observation) -> None:
-        """Take one look in."""
         if observation.reading is not None:
             self._answered(at_s, observation)
             return
@@ -133,24 +127,24 @@ class Loading:
         if self._silent_s is not None and self._refused:
             self._learn(observation.t, at_s - self._silent_s, start)
         self._answered_t = observation.t
-        if start is not None:  # else: who answers is not told, and was told before
+        if start is not None:  # else: unknown now, but known before
             self._life_start = start
         self._silent_s, self._refused, self._loads_s, self.by = None, False, None, ""
         self._pids.clear()
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
-        """It answers again after it refused: how long did it load?"""
+        """Record the duration of a start after refused connections."""
         if start is None:
             took_s = silent_s  # at most: it may have been away before
         elif self._life_start is not None and same_start(start, self._life_start):
-            return  # the same process: the way to it was broken
+            return  # the same process: its network was broken
         else:
             took_s = min(t - start, silent_s) if self._answered_t is not None else t - start
         if 0.0 < took_s <= START_SECONDS:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        """A vLLM process on this host's GPUs that began after the last answer is one that loads."""
+        """A vLLM process on this host's GPUs newer than the last answer is loading."""
         if self._answered_t is None:
             return
         for gpu in observation.gpus or ():
@@ -170,12 +164,12 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Are these two Unix times at which one process began?"""
+    """Return True for the same start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Is this the process that began at Unix time `life_start`, and alive? False where either is not known."""
+    """Return True if that process is alive; False if unknown."""
     return (
         process is not None
         and process.alive is True

@@ -1,10 +1,8 @@
-"""The books of one engine's KV cache: how much of it nobody who runs can be holding.
+"""Page accounting of one engine's KV cache: the part that no running request can hold.
 
-Tokens that came in (prompts and outputs) less those of requests that finished are the tokens in flight, and
-each of them needs its place in the cache. When usage grows and tokens in flight do not, pages are held by
-nobody; when both grow, somebody runs who holds them. Only changes are looked at: requests that are aborted
-are never booked out, and shared prefixes are booked twice, so that the level itself says little. But while nothing runs
-or waits no page is held: what is in use then is lost, for certain, and however slowly it came.
+Tokens in flight (prompts and outputs less those of finished requests) need cache; usage growth without them is a leak.
+Only changes count: aborted requests are never subtracted and shared prefixes count twice. But with nothing running or
+waiting, used pages are lost for certain.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
 
@@ -18,41 +16,39 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
-"""The history is kept at this grain ..."""
+"""Grain of the recent history."""
 
 ENTRIES = 180
-"""... for an hour ..."""
+"""An hour at that grain."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""... and at this one for half a day: leaks that take hours between no sign and starvation (reports of vLLM are of
-three to eight) are timed by it."""
+"""Half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
-"""The latest blocks are all kept, to time what comes within a minute."""
+"""To time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""Of history before the trouble: a minute, so that a prefill under way is not the norm."""
+"""A minute, so that a prefill is not the norm."""
 
 ZERO_SHARE = 0.1
-"""What is unheld when all is healthy is the lowest tenth of the last hour: a leak's beginning, without the odd one."""
+"""Healthy level: the lowest tenth of the last hour, a leak's beginning without outliers."""
 
 IDLE_SECONDS = 15.0
-"""An engine that has been idle for so long has freed the pages of its last requests."""
+"""By then the last requests' pages are free."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""The rise is timed between these shares of what is unheld now."""
+"""The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
-"""Pages of a prompt are taken before its tokens are counted. Where at least this share of those who run
-got a token in each step, few of them are still being computed."""
+"""Prompt pages are taken before their tokens are counted. If this share got a token in each step, few are in prefill."""
 
 
 class Entry(NamedTuple):
-    """The books at one moment."""
+    """The accounts at one moment."""
 
     at_s: float
     usage: float  # share of the cache in use
-    tokens: float  # in flight, by counters whose zero is not known
+    tokens: float  # in flight, from an unknown zero
     well: bool
 
 
@@ -62,24 +58,22 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._awaited = 0.0  # share of the cache
-        self._idle_tokens: float | None = None  # the counters' zero: while nothing ran or waited
-        self._idle = [0.0, 1.0]  # for so long now; share of the cache in use meanwhile, at least
-        self.idle_lost = 0.0  # ... when it was idle last
+        self._idle_tokens: float | None = None  # counters' zero: nothing ran or waited
+        self._idle = [0.0, 1.0]  # duration so far, minimum share in use
+        self.idle_lost = 0.0  # when last idle
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [
             0.0,
             0.0,
-        ]  # sums of squared changes, when well: of usage, of tokens in flight
-        self._zeros: tuple[
-            tuple[float, float], ...
-        ] = ()  # (share of the cache a token takes, zero)
+        ]  # when healthy: squared changes of usage, of tokens in flight
+        self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
 
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
     ) -> None:
-        """Take a block in. `well`: nothing hints at trouble; `awaited`: share that requests which wait for KV hold."""
+        """Add a block. `well`: no sign of trouble; `awaited`: share held for remote KV."""
         self._awaited = awaited
         self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
@@ -109,7 +103,6 @@ class Pages:
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:
-        """Return the books as plain values."""
         return {
             "idle_tokens": self._idle_tokens,
             "idle_lost": self.idle_lost,
@@ -122,7 +115,7 @@ class Pages:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on with the books. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         capacity, moves = (
             stored.number_or_none(state["capacity"]),
             stored.numbers(state["moves"], 2),
@@ -144,18 +137,14 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share of the cache in use now, beyond what was when all was well, for which no request accounts.
-
-        None while that is not known. The least of what the two ideas of a token's share say.
-        """
+        """Share of the cache in use beyond the healthy level without a request; the lesser of two estimates. None: unknown."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """How long it took to come from a quarter to three quarters of what is unheld now; at least, if that was
-        before all that is kept. None: not known."""
+        """Return the time from a quarter to three quarters of the loss, or at least the history's. None: unknown."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
@@ -196,7 +185,7 @@ class Pages:
         return self._zeros
 
     def _idle_zero(self, share: float) -> float:
-        """Return the level at which no page is lost, if an idle engine told."""
+        """Return the lossless level, if an idle engine showed it."""
         return (
             inf
             if None in (self._capacity, self._idle_tokens)
@@ -224,14 +213,14 @@ def _low(entries: list[Entry], share: float) -> float:
 
 
 def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
-    """When the straight line from here to the entry after it reached the limit."""
+    """Interpolate when the level reached the limit."""
     if later is None or later[1] <= level:
         return at_s
     return at_s + (later[0] - at_s) * (limit - level) / (later[1] - level)
 
 
 def none_prefilling(block: Block) -> bool:
-    """Did (nearly) all who run get a token in each step?"""
+    """Return True if (nearly) all running requests got a token in each step."""
     if not block.steps:
         return False
     return block.generated * block.seconds / block.steps >= DECODING_SHARE_MIN * block.running

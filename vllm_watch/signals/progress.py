@@ -1,9 +1,9 @@
-"""Progress of one engine: since when it has given no output, and since when nothing of it moves at all. Pure.
+"""Progress of one engine: time without output, and time without any change. Pure.
 
-Output is what users wait for: a token, a first token, a finished request. All else that moves (a step without output,
-prompt tokens, preemptions, running requests, KV usage) is a sign of life. It stands for output only as long as the
-longest prefill of this engine can take, and only until more was computed than its cache can hold. vLLM counts a step only
-if it has an output, or once in each API server, or at each chunk of a prompt, depending on its version: none matters here.
+Output is for users: a token, a first token, a finished request. Other changes (a step without output, prompt tokens,
+preemptions, running requests, KV usage) are signs of life. They stand for output no longer than this engine's longest
+prefill, and until more was computed than its cache holds. By version, vLLM counts a step only with output, or in each API
+server, or per chunk of a prompt: none matters here.
 """
 
 from collections.abc import Mapping
@@ -18,35 +18,33 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life stand for output this long without further question, as a queue does from which nothing is admitted."""
+"""Signs of life stand for output this long unconditionally, as does a queue without admissions."""
 
 ATTENTION_TOKENS = 60_000.0
-"""Length at which attention costs a prompt as much as all else: an 8B model of Llama's shape takes 16 GFLOP for a token,
-and 0.26 MFLOP more for each token of its prompt. Larger models reach this later."""
+"""Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
+0.26 MFLOP more per prompt token. Larger models reach it later."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
-"""The longest prefill where the engine's own rate or its longest prompt is unknown: a million tokens at 1,700 a second."""
+"""Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""Finished prompts needed for a rate of its own: the first ones compile kernels."""
+"""Finished prompts before a rate: the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave this soon after the last step left together. Those who give up on a hang leave one by one, each at
-its own timeout."""
+"""Clients that leave this soon after the last step left together; from a hang they leave one by one, by their timeouts."""
 
 GONE_SHARE = 0.9
-"""This share of the requests in flight is all of them: a scraper may open a connection meanwhile."""
+"""Share of the requests in flight that is all: a scraper may open a connection meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""Connections, or HTTP responses, that say something by themselves: a scraper closes one or two, and a gateway that asks
-for /v1/models every five seconds gets six responses in two polls of 15 s. For fewer requests both must be seen."""
+"""Closed connections, or HTTP responses, that suffice alone: a scraper closes one or two, and a gateway that polls
+/v1/models every five seconds gets six responses in two polls of 15 s. Below both are required."""
 
 FOLLOWED_SECONDS = 600.0
-"""After so long without a poll nothing is taken to have stood still all the time: whether the same clock, process and
-requests are meant is less sure than a few seconds' new look."""
+"""After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Connections that have been closing for this long close at a pace of their own: a pool that shrinks after a burst."""
+"""Connections that close for this long have their own pace: a pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -62,18 +60,18 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What one poll says of an engine's work and of its server's clients."""
+    """An engine's work and its server's clients at one poll."""
 
-    counters: tuple[float | None, ...]  # of all that it does
-    outputs: tuple[float | None, ...]  # ... of what users get
-    gauges: tuple[float | None, ...]  # that only a scheduler changes; KV usage is the last
+    counters: tuple[float | None, ...]  # of all work
+    outputs: tuple[float | None, ...]  # of output
+    gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
-    work: float  # requests that run, wait or are swapped out
-    finished: float  # requests, without those that failed or were aborted
+    work: float  # running, waiting or swapped requests
+    finished: float  # requests, without failed or aborted ones
     aborted: float
-    loaded: float  # KV from elsewhere: transfers that ended, or bytes
+    loaded: float  # remote KV: ended transfers, or bytes
     fds: float | None  # open
-    responses: float | None  # of HTTP
+    responses: float | None  # HTTP
 
 
 class Progress:
@@ -83,37 +81,37 @@ class Progress:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again at the next poll: how long ago the last one was is unknown."""
+        """Restart at the next poll: the time since the last one is unknown."""
         self.poll: Poll | None = None
-        self.first = True  # was this poll the first?
-        self.met = False  # has anything of it moved between two polls?
-        # Since the poll before: anything, a counter of work, output.
+        self.first = True  # at the first poll
+        self.met = False  # something has changed between two polls
+        # Since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
-        self.queued_s = 0.0  # since when some wait and none runs
+        self.queued_s = 0.0  # since when requests wait and none runs
         self.silent_polls = 0  # without a sign of life
-        self.pause_s = 0.0  # of the silence at work that this poll ended
-        self.rest_s: float | None = None  # since when it is at rest on purpose
-        self.waking = False  # ... or was, and has made no step since
-        # Did the clients of all in flight leave with the last step? By every witness, or by one of two.
+        self.pause_s = 0.0  # working silence that this poll ended
+        self.rest_s: float | None = None  # since when it rests on purpose
+        self.waking = False  # rested, no step since
+        # All clients in flight left with the last step: by every witness, or by one of two.
         self.gone = self.doubtful = False
         self.overdue = ""  # why signs of life no longer stand for output, as a clause
         self._gained = 0.0  # share of the KV cache taken since the last output
-        self._before: Poll | None = None  # the poll before the last step
+        self._before: Poll | None = None  # last poll before the last step
         self._before_s = 0.0
-        self._pace = self._pace_before = 0.0  # connections closed a second: lately, and before then
+        self._pace = self._pace_before = 0.0  # connections closed a second: lately, before
         self._fds_least: float | None = None  # since the clients left
 
     @property
     def work(self) -> float:
-        """Requests in the engine whose clients are there."""
+        """Requests with present clients."""
         return 0.0 if self.gone or self.poll is None else self.poll.work
 
     def look(
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """Take in one poll. `restarted`: counters began at zero; `at_rest`: asleep or paused on purpose."""
+        """Process one poll. `restarted`: counters were reset; `at_rest`: asleep or paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -125,7 +123,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # Nothing is missed of one at rest, nor in the poll after: it may have been put to work a moment ago.
+        # The poll after a rest does not count either: work may just have come.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s
@@ -147,7 +145,9 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        if now.work and not self.served and not begins and engines == 1:  # they are the server's
+        if (
+            now.work and not self.served and not begins and engines == 1
+        ):  # HTTP clients are the server's
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
@@ -158,17 +158,17 @@ class Progress:
             self._pace += weight * (closed / seconds - self._pace)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
-        """Note whether the clients left together with the last step; then the gauges stay as they were."""
+        """Note if the clients left together with the last step; the gauges then freeze."""
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CLOSED_MIN:  # others connect, and no step serves them
+            if now.fds >= self._fds_least + CLOSED_MIN:  # others connect, unserved
                 self.gone, self._before = False, None
             return
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(0.0, then.work - now.work)  # they left as usual, with their connections
+        ended = max(0.0, then.work - now.work)  # left as usual, with their connections
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
@@ -183,7 +183,9 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = self.life_s - self.output_s  # while nothing moves, that is what is judged
+        silent_s = (
+            self.life_s - self.output_s
+        )  # signs of life without output; frozen during silence
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:
@@ -194,7 +196,6 @@ class Progress:
         return f"its longest prefill takes {longest_s:.0f} s" if silent_s > longest_s else ""
 
     def export_state(self) -> dict[str, Any]:
-        """Return what is remembered as plain values."""
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
         more = {"gained": self._gained, "rest_s": self.rest_s, "fds_least": self._fds_least}
@@ -202,13 +203,13 @@ class Progress:
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
-        """Go on: a counter that has not moved since made no step meanwhile. Raises one of stored.DAMAGE."""
+        """Unchanged counters mean no step meanwhile. Raises one of stored.DAMAGE."""
         if state is not None:
             times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
             self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
-            self.met = stored.flag(state.get("met", True))  # kept since it counts
+            self.met = stored.flag(state.get("met", True))  # stored since it counts
             self._fds_least = stored.number_or_none(state["fds_least"])
             self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():
@@ -217,7 +218,7 @@ class Progress:
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
-    """How long it takes at most until the prompts of all that run are computed, at the rate at which it computed others."""
+    """Return the time to compute the prompts of all running requests at this engine's past rate."""
     size = kv_cache_tokens(sample.cache_config_info, engines)
     longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
     rate = _prefill_rate(sample)
@@ -230,7 +231,7 @@ def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines:
 
 
 def _prefill_rate(sample: EngineSample) -> float | None:
-    """Prompt tokens that one request's prefill has computed a second, mean since the engine started."""
+    """Return the mean prefill rate of one request since the engine started, in tokens per second."""
     lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
     if lengths is None or times is None or times.count < PROMPTS_MIN:
         return None
@@ -244,15 +245,15 @@ def _prefill_rate(sample: EngineSample) -> float | None:
 
 
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """The counters that grow when an engine does anything for anybody; its steps first.
+    """Return the counters of work, steps first.
 
-    A request that failed is no work. Nor is a client that hangs up, even though it is counted as an abort.
+    Failed requests are not work, nor are clients that hang up, counted as aborts.
     """
     return *never_falling(sample), *_finished(sample), sample.preemptions
 
 
 def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
-    """Counters that fall only when they begin again."""
+    """Return counters that fall only by a reset."""
     steps = sample.iteration_tokens
     return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
 
@@ -280,7 +281,7 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
     responses = sample.http_responses
     return Poll(
         counters=counters,
-        outputs=counters if tokens is None else outputs,  # long answers take minutes to finish
+        outputs=counters if tokens is None else outputs,  # long answers take minutes
         gauges=(*_alive_of(sample), usage),
         waiting=waiting,
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
@@ -306,5 +307,5 @@ def _restored(state: Mapping[str, Any] | None) -> Poll | None:
 
 
 def _fall(then: float | None, now: float | None, usual: float) -> float | None:
-    """By how much it fell beyond the usual."""
+    """Return the fall beyond the usual."""
     return None if now is None or then is None else then - now - usual

@@ -1,4 +1,4 @@
-"""Quantiles and shares of what fell into a histogram's buckets within a window."""
+"""Quantiles and shares of histogram buckets."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -8,18 +8,17 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """The q-quantile as PromQL's histogram_quantile gives it; None where nothing was observed.
+    """Return the q-quantile as PromQL's histogram_quantile does; None without observations.
 
-    `counts` are cumulative, within the window, one for each bound, ascending. Within a bucket the
-    observations are taken as evenly spread; the lowest bucket begins at 0; in the +Inf bucket the
-    answer is the highest finite bound. Source: Prometheus documentation, "histogram_quantile()".
+    `counts`: cumulative, per ascending bound. Linear within a bucket; the lowest begins at 0; +Inf gives the highest finite
+    bound. Source: Prometheus documentation, "histogram_quantile()".
     """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None
     rank = q * total
     index = bisect_left(counts, rank)
-    if index == len(counts):  # buckets that are no numbers
+    if index == len(counts):  # invalid (NaN) buckets
         return None
     bound = bounds[index]
     if isinf(bound):
@@ -34,10 +33,9 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """The three quantiles that are shown.
+    """Return the exported quantiles, in the lowest bucket at most `mean` / (1 - q) (Markov's inequality).
 
-    One in the lowest bucket is never above `mean` / (1 - q): by Markov's inequality no more can lie beyond. Without
-    that a queue of no wait at all would read 285 ms, 95 % of the way to the bucket's bound.
+    Else an empty queue reads 285 ms, 95 % of the bucket's bound.
     """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
@@ -50,9 +48,9 @@ def quantiles(
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """The share of observations at or under `limit`, 0 to 1, evenly spread within a bucket.
+    """Return the share of observations up to `limit`, linear within a bucket; None without any.
 
-    None where nothing was observed. Observations beyond the highest finite bound are counted as above.
+    Those beyond the highest finite bound count as above.
     """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:

@@ -1,9 +1,7 @@
-"""Xid errors are told once; here they stand for as long as they matter.
+"""Keep Xid errors while they matter.
 
-A driver's event is seen by one poll only, while every target looks at a pace of its own: so a code
-stands for a while in what all of them are shown. One that asks for a reset stands until the GPU has
-been seen without a process, for that is what a reset needs; an engine that starts on it again fails
-with a new code.
+A driver's event is in one poll, while targets have their own pace. A code that needs a reset is kept until the GPU has
+no process, as a reset requires; an engine started before that fails with a new code.
 """
 
 from dataclasses import replace
@@ -12,23 +10,23 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Longer than any target's interval: each sees it, and what follows from it comes within a minute."""
+"""Longer than any interval: each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Where nobody can say whether the GPU was reset (its processes are hidden), a day is enough to be told."""
+"""If a reset cannot be seen (hidden processes)."""
 
 CODES_MAX = 64
-"""Of one GPU; a broken one may tell any number."""
+"""A broken GPU may report any number."""
 
 
 class RecentXids:
     """Follows the Xids of one host's GPUs."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[int, float]] = {}  # UUID → code → when it was last told
+        self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
-        """Take one poll; return it with all codes that stand."""
+        """Return the reading with all kept codes."""
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)

@@ -1,11 +1,11 @@
-"""The last rows of a few numbers each, in memory that is taken once: it must not grow for an hour."""
+"""Ring buffer of float rows, allocated once."""
 
 from array import array
 from collections.abc import Iterator, Sequence
 
 
 class RingBuffer:
-    """At most `length` rows of `width` floats, oldest first; the oldest gives way to a new one."""
+    """The last `length` rows of `width` floats."""
 
     __slots__ = ("_added", "_length", "_values", "_width")
 
@@ -24,11 +24,9 @@ class RingBuffer:
 
     @property
     def last(self) -> tuple[float, ...] | None:
-        """The newest; None: there is none."""
         return self._row(self._added - 1) if self._added else None
 
     def append(self, row: Sequence[float]) -> None:
-        """Raises ValueError for a row of another width."""
         if len(row) != self._width:
             raise ValueError(f"{len(row)} numbers for a row of {self._width}")
         at = self._added % self._length * self._width

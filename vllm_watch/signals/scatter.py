@@ -1,4 +1,4 @@
-"""How far values scatter, whatever a few of them do."""
+"""A robust standard deviation."""
 
 from collections.abc import Collection
 from statistics import median
@@ -8,6 +8,6 @@ _NORMAL = 1.48
 
 
 def scatter(values: Collection[float]) -> float:
-    """Standard deviation of the values, of which fewer than half may be anything. At least one is given."""
+    """Return the standard deviation of at least one value; up to half may be outliers."""
     middle = median(values)
     return _NORMAL * median(abs(each - middle) for each in values)

@@ -1,8 +1,7 @@
-"""The loads that an engine has met when well, and the longest step that they allow at another load.
+"""Loads met when healthy, and the longest step that they allow at another load.
 
-Whatever a step's time is made of, each part of it grows no faster than what causes it: a step with twice the
-tokens and three times the KV cache in use takes at most three times as long. So every load that was met puts
-a limit on the steps at any other, without a fit. Beyond that limit an engine is slow, however new the load.
+Each part of a step's time grows no faster than its cause: twice the tokens and three times the KV cache take at most
+three times as long. So met loads limit steps at any other, without a fit.
 """
 
 from collections.abc import Sequence
@@ -11,18 +10,17 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Loads within so many times of each other are one: their mean is what was met."""
+"""Loads within this factor are one."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
-"""A load was met when it was seen twice."""
 
 LOADS_MAX = 64
-"""Kept at most; a grid of eight by eight spans loads that differ by a factor of 25 in either way."""
+"""Eight by eight span a factor of 25 either way."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
-"""Less than a hundredth of the cache, or than a token a step, costs no time that could be seen."""
+"""Less costs no measurable time."""
 
 
 class SeenLoads:
@@ -32,16 +30,15 @@ class SeenLoads:
         self._met: dict[tuple[int, int], list[float]] = {}  # blocks, seconds, tokens, usage
 
     def export_state(self) -> list[list[float]]:
-        """Return the means as plain values."""
         return [[*key, *met] for key, met in self._met.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Go on with the means. Raises one of stored.DAMAGE."""
+        """Raises one of stored.DAMAGE."""
         rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
         self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
 
     def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        """Take a healthy block in."""
+        """Add a healthy block."""
         tokens, usage = max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage)
         key = _key(tokens, usage)
         met = self._met.get(key)
@@ -54,7 +51,7 @@ class SeenLoads:
             met[index] += (value - met[index]) / met[0]
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if a load as large was met; one that is smaller lies between it and an empty step."""
+        """Return True if a load as large was met; smaller ones lie between it and an empty step."""
         tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
         return any(
             blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
@@ -62,7 +59,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return step seconds, tokens and KV usage of the met load that is most like this one; None if none was met."""
+        """Return (step seconds, tokens, KV usage) of the most similar met load, or None."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])
@@ -72,7 +69,7 @@ class SeenLoads:
         return min(met, default=(0, None))[1]
 
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """A healthy step at this load takes no longer than this; None while no load was met."""
+        """Return the limit of a healthy step; None without met loads."""
         limits = [
             seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
             for blocks, seconds, tokens, usage in self._met.values()

@@ -1,6 +1,6 @@
-"""The state of an engine in a word, and why, in a sentence, as far as signals tell.
+"""The state of an engine in a word, and its reason, from signals.
 
-That it is stalled, failing, collapsed or overloaded is judged, and comes from its open incidents (incidents/states.py).
+Stalled, failing, collapsed and overloaded come from open incidents (incidents/states.py).
 """
 
 from collections.abc import Mapping
@@ -21,32 +21,32 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""Up to here one look between two steps is nothing: a step of a long context takes about a second."""
+"""A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Without a step for this long while work is present, an engine may be stalled whose progress shows late: one
-without a step counter, where a whole prefill is one step, or one that is warming up."""
+"""Time without a step, with work present, until an engine with late progress may be stalled: one without a step counter
+(a prefill is one step), or one warming up."""
 
 WARM_UP_SECONDS = 300.0
-"""How long a process may be warming up: kernels compile on the first requests, shape by shape."""
+"""Kernels compile on the first requests, shape by shape."""
 
 WARM_UP_STEPS = 100
-"""... but an engine that has taken so many steps has met its shapes."""
+"""After this many steps it has met its shapes."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
-"""One look without an answer may have met a busy server."""
+"""A busy server may miss one poll."""
 
-_SERVER_ERROR = 500  # HTTP status of the first kind of server errors
+_SERVER_ERROR = 500  # first HTTP server error
 
 
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """(state, sentence) of an engine that was read."""
+    """Return (state, sentence) of an engine that was read."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -59,7 +59,7 @@ def of_engine(
             f"{load} by its gauges; their clients left, and vLLM renews the gauges at its next step"
         )
         return "idle", left if progress.gone else "no request runs or waits"
-    if progress.output_s == progress.last_s:  # work came a moment ago
+    if progress.output_s == progress.last_s:  # work just came
         return "serving", load + ", at first sight" * progress.first
     if progress.moved:
         return "prefilling", f"{load}; it computes, and has given no token since the last scrape"
@@ -77,7 +77,7 @@ def of_engine(
 
 
 def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
-    """Why it serves nobody, where that is somebody's wish; in words."""
+    """Return why it deliberately serves no requests, or None."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
     if server.paused:
@@ -93,7 +93,7 @@ _OPERATIONS = {
 
 
 def operation(sample: EngineSample, server: ServerSample) -> str | None:
-    """What is being done to the engine on purpose, while which it serves nobody; in words (vLLM 0.32+)."""
+    """Return the deliberate operation during which it serves no requests, or None (vLLM 0.32+)."""
     if server.recovering is not None:
         return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
     running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
@@ -101,10 +101,10 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if nothing runs, and the requests that wait need KV from another server.
+    """Return True if nothing runs, and waiting requests need KV from another server.
 
-    From vLLM 0.32 on it says so; before, they are deferred where a KV connector is at work. KV that is offloaded to this
-    host comes from no other server, unless it is `paired` with one by the configuration.
+    vLLM reports it from 0.32 on; before, they are deferred while a KV connector works. KV offloaded to this host does not
+    count, unless the configuration pairs (`paired`) it with a server.
     """
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
@@ -113,7 +113,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """Return how many requests wait for KV from elsewhere, and hold their pages meanwhile; at most, before vLLM 0.20."""
+    """Return the requests that hold pages for remote KV; a maximum before vLLM 0.20."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -123,7 +123,7 @@ def requests_awaiting_kv(sample: EngineSample) -> float:
 
 
 def is_connected(sample: EngineSample) -> bool:
-    """Return True if a KV connector is at work."""
+    """Return True if a KV connector works."""
     told = sample.kv_failures is not None or sample.kv_transfers is not None
     return told or bool(sample.external_prefix_cache_queries)
 
@@ -133,7 +133,7 @@ def _kv_families(sample: EngineSample) -> set[str]:
 
 
 def _offloads_only(sample: EngineSample) -> bool:
-    """Is its own offload the only KV connector that it names?"""
+    """Return True if its only named KV connector is its own offload."""
     families, config = _kv_families(sample), sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
@@ -144,7 +144,7 @@ _OFFLOAD_SETTINGS = ("kv_offloading_size", "simple_cpu_offload_num_blocks")
 
 
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
-    """May it still be compiling, shape by shape?"""
+    """Return True if it may still be compiling, shape by shape."""
     if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
         return False
     steps = sample.iteration_tokens
@@ -162,26 +162,23 @@ def _sleep_text(states: Mapping[str, float] | None) -> str:
 
 
 def is_asleep(states: Mapping[str, float] | None) -> bool | None:
-    """From the sleep state gauge (vLLM 0.11.1+); None where there is none."""
+    """Return the sleep state gauge (vLLM 0.11.1+), or None."""
     if not states or "awake" not in states:
         return None
     return states["awake"] == 0
 
 
 def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
-    """Return 1 or 2 for a sleep that gives GPU memory back; 0: awake, or asleep with all of it (level 0)."""
+    """Return 1 or 2 for a sleep that frees GPU memory; 0: awake, or asleep with all of it (level 0)."""
     if not sleeping or not states:
-        return int(sleeping)  # /is_sleeping alone: releases that have it know no level 0
+        return int(sleeping)  # /is_sleeping alone: those releases lack level 0
     return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
 
 
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """(state, sentence) of a server whose metrics could not be read `misses` times in a row.
-
-    `waited_s`: since it was first looked at.
-    """
+    """Return (state, sentence) of a server with `misses` unreadable scrapes in a row, `waited_s` since its first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
@@ -208,7 +205,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Return which share of its work an engine does in this state, from 0 to 1; None: not known."""
+    """Return the share of its work that an engine does in this state; None: unknown."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

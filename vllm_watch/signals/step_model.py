@@ -1,10 +1,8 @@
-"""How long this engine's steps take when it is well: a + b · tokens per step + c · KV cache in use.
+"""Step time of a healthy engine: a + b · tokens per step + c · KV cache in use.
 
-A step reads the weights once (a), computes its tokens (b) and reads the context of its requests (c):
-the roofline of decoding (Source: vLLM's own estimates of flops and read bytes per step). All three are
-at least 0. The fit is online, in relative error, and forgets nothing: what the engine did when fresh
-weighs as much as what it does today, so a slowdown that creeps in does not become the norm, while
-loads that were never met before are learnt at once, since there nothing is known yet.
+A step reads the weights (a), computes its tokens (b) and reads its requests' context (c), each at least 0: the roofline
+of decoding (Source: vLLM's own estimates of flops and read bytes per step). The fit is online, in relative error,
+without forgetting: a creeping slowdown does not become the norm, while new loads, without data yet, are learnt at once.
 """
 
 from itertools import combinations
@@ -15,37 +13,34 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Weight of the prior (each part explains a third of the first step time) against one block: enough
-to keep the equations solvable, too little to be seen after a minute."""
+"""Weight of the prior (each part a third of the first step time): keeps the equations solvable, invisible after a minute."""
 
 SCATTER_FIRST = 0.25
-"""Assumed scatter of the log ratio until it was measured: healthy blocks of a real engine differ so."""
+"""Until measured: healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""The scatter is not taken to be less: a model of three numbers is never better than this."""
+"""A model of three numbers is never better."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
+"""10 minutes at 5 s: enough for two digits."""
 
 READY_BLOCKS = 12
-"""Blocks until the model may judge: four for each of its numbers."""
+"""Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
-"""... and seconds of work in them. Restarted engines are so covered again within a minute or two."""
+"""Restarted engines are covered within a minute or two."""
 
 NEWS = 0.02
-"""A block whose load is known better than this (its leverage) changes the fit by less than what can be seen:
-the equations are then solved only ..."""
+"""Less leverage hardly changes the fit: solve at every SOLVE_EVERYth such block only."""
 
 SOLVE_EVERY = 8
-"""... at every eighth such block."""
+"""Every eighth: see NEWS."""
 
 REPEAT_SECONDS = 15.0
-"""Blocks within so long say much the same, for the same requests are in them (an answer takes 10 to 60 s): they
-count as one when it is asked how well a load is known."""
+"""Blocks this close share requests (an answer takes 10 to 60 s): they count as one."""
 
 FAMILIAR = 2.0
-"""The fit holds at a load while what is not known of it widens the deviation no more than this."""
+"""The fit holds at a load if uncertainty widens the deviation no more."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -54,7 +49,7 @@ Vector = tuple[float, float, float]
 
 
 class StepModel:
-    """The fit, and how far healthy blocks scatter around it."""
+    """The fit, and the scatter around it."""
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -73,18 +68,18 @@ class StepModel:
 
     @property
     def scatter(self) -> float:
-        """Standard deviation of the log ratio of healthy blocks."""
+        """Of the log ratio of healthy blocks."""
         return max(SCATTER_MIN, sqrt(self._scatter_square))
 
     def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """What a step of this load took when the engine was well; None while nothing is known."""
+        """Return a healthy step's time at this load, or None."""
         a, b, c = self.coefficients
         expected = a + b * tokens_per_step + c * kv_usage
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return the same, but no less than steps of the most similar load took that was met: three parts do not
-        fit every engine, and one that was quiet for hours has taught little about a busy one."""
+        """Return `seconds_of`, at least the most similar met load's: three parameters do not fit every engine, and idle hours teach
+        little about load."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),
@@ -97,7 +92,7 @@ class StepModel:
         )
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
-        """Standard deviation of the log ratio at this load: the scatter, more where little is known."""
+        """Return the scatter at this load, more if little is known."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or not self._inverse:
             return SCATTER_FIRST
@@ -105,14 +100,11 @@ class StepModel:
         return self.scatter * sqrt(1.0 + self._leverage(row))
 
     def familiar(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the engine has met such a load, and knows its steps."""
+        """Return True if the engine met this load and the fit holds."""
         return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
     def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the fit holds at this load, as far as its parts go on as they do where blocks taught them.
-
-        Blocks that repeat one batch taught it once.
-        """
+        """Return True if the fit holds, assuming linear parts. Repeats of one batch count once."""
         if not self.seconds:
             return False
         leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0
@@ -120,7 +112,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """How little is known of such a load: 0 is well known, beyond 1 is guessed."""
+        """0 known, over 1 a guess."""
         if not self._inverse:
             return inf
         x, y, z = row
@@ -132,12 +124,12 @@ class StepModel:
     def learn(
         self, step_seconds: float, tokens_per_step: float, kv_usage: float, seconds: float
     ) -> None:
-        """Take a healthy block in."""
+        """Add a healthy block."""
         if self.blocks == 0:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # In relative error, and by what it should be where it is less: an odd short step weighs no more.
+        # In relative error, of the expected time for short steps: an odd one weighs no more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:
@@ -153,12 +145,11 @@ class StepModel:
             self._solve()
 
     def widen(self, log_ratios: list[float]) -> None:
-        """Excursions that healed by themselves belong to what is normal here."""
+        """Healed excursions are normal here."""
         for log_ratio in log_ratios:
             self._note(log_ratio)
 
     def export_state(self) -> dict[str, Any]:
-        """Return the equations and the scatter as plain values."""
         return {
             "blocks": self.blocks,
             "seconds": self.seconds,
@@ -169,7 +160,7 @@ class StepModel:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on with the equations; raises one of stored.DAMAGE, and may then be half restored."""
+        """Raises one of stored.DAMAGE, perhaps half restored."""
         self.blocks = stored.count(state["blocks"])
         self.seconds = stored.number(state["seconds"], 0.0)
         gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
@@ -192,7 +183,7 @@ class StepModel:
             self._moment[i] += PRIOR / 3.0 / scale
 
     def _measure(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        """Average the square of how far off the model is before it learns this block."""
+        """Average the model's squared error before it learns the block."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or self.blocks < len(_PARTS):
             return
@@ -205,7 +196,7 @@ class StepModel:
         self._scatter_square += share * (off * off - self._scatter_square)
 
     def _solve(self) -> None:
-        """Least squares with no part below 0: three parts have seven subsets, so all are tried."""
+        """Without negative parts: try all seven subsets of three."""
         best, least = None, 0.0
         for subset in _SUBSETS:
             found = _solution(self._gram, self._moment, subset)

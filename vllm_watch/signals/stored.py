@@ -1,7 +1,6 @@
-"""Reads values back from disk: plain numbers and texts, each checked before it is used.
+"""Read checked values back from disk; they may be damaged or another program's.
 
-What comes from a disk may be damaged or another program's. Whoever restores reads everything first and
-changes itself last, so that a damaged entry is left out whole.
+Callers read all before they change anything: a damaged entry is skipped whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,19 +8,19 @@ from math import isfinite
 from typing import Any
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a damaged entry raises."""
+"""Errors that a damaged entry raises."""
 
 Stored = Mapping[str, Any]
 
 
 def version(state: Stored, known: int) -> None:
-    """Raise ValueError for an entry that was written in another form than `known`."""
+    """Raise ValueError for a form other than `known`."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
 
 
 def number(value: Any, least: float | None = None) -> float:
-    """A finite number, not below `least`."""
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
     if least is not None and value < least:
@@ -30,12 +29,12 @@ def number(value: Any, least: float | None = None) -> float:
 
 
 def number_or_none(value: Any, least: float | None = None) -> float | None:
-    """The same, or None."""
+    """Return a finite number, or None."""
     return None if value is None else number(value, least)
 
 
 def numbers(value: Any, count: int | None = None) -> list[float]:
-    """A list of finite numbers, `count` of them."""
+    """Return finite numbers."""
     found = [number(each) for each in _list(value)]
     if count is not None and len(found) != count:
         raise ValueError(f"{len(found)} numbers in place of {count}")
@@ -43,36 +42,36 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
 
 
 def count(value: Any) -> int:
-    """A count: 0 or more."""
+    """Return an integer, 0 or more."""
     return int(number(value, 0.0))
 
 
 def flag(value: Any) -> bool:
-    """True or False."""
+    """Return a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{value!r:.40} is neither true nor false")
     return value
 
 
 def text(value: Any) -> str:
-    """A text."""
+    """Return a str."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a text")
     return value
 
 
 def text_or_none(value: Any) -> str | None:
-    """The same, or None."""
+    """Return a str, or None."""
     return None if value is None else text(value)
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts."""
+    """Return strings."""
     return tuple(text(each) for each in _list(value))
 
 
 def mapping(value: Any) -> Stored:
-    """What is kept under names."""
+    """Return a mapping."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r:.40} is not a mapping")
     return value

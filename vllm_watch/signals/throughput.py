@@ -1,8 +1,7 @@
-"""What an engine got done when it was well, and how much of that it gets done now.
+"""An engine's throughput, now and when healthy.
 
-Work is of two kinds, tokens generated and prompt tokens computed, and a shift of the workload trades
-one for the other. So each is compared with its own past, and the better of the two counts: an engine
-that computes longer prompts and therefore generates less has lost nothing.
+Generated and computed prompt tokens are compared separately, and the better ratio counts: workload shifts trade one for
+the other.
 """
 
 from math import exp
@@ -12,23 +11,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""The reference is the mean of so much healthy working time: long enough to span bursts and their gaps."""
+"""Working time averaged: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""What is compared is smoothed over this: prompt tokens are counted in lumps, when a prefill ends."""
+"""Prompt tokens come in lumps, at the end of a prefill."""
 
 READY_SECONDS = 40.0
-"""Healthy working time until the reference may be used."""
+"""Working time until the reference counts."""
 
 ALIKE = 1.3
-"""Work, and KV cache for each request that runs, up to which they are as usual."""
+"""Work and KV cache per request up to this are usual."""
 
 CROWD = 1.5
-"""Requests at once ÷ the usual from which they are a crowd: arrivals alone let them swing by less."""
+"""Arrivals alone vary concurrency less."""
 
 
 class Mean:
-    """A mean weighted by time; nothing is forgotten until `memory` seconds, then slowly."""
+    """A time-weighted mean; forgets slowly after `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
@@ -44,11 +43,10 @@ class Mean:
         self.value += (value - self.value) * seconds / self._weight
 
     def export_state(self) -> list[float]:
-        """Return it as plain values."""
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Go on from there; what the time away would have pushed out of the memory weighs no more."""
+        """Time away reduces its weight as it would have here."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -72,7 +70,7 @@ _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_
 
 
 class Throughput:
-    """One engine's rates when well, and now."""
+    """One engine's rates, healthy and now."""
 
     def __init__(self) -> None:
         self.generated = Mean(MEMORY_SECONDS)
@@ -86,12 +84,11 @@ class Throughput:
         self.prompted_now = Smooth()
 
     def export_state(self) -> dict[str, Any]:
-        """Return what was learnt as plain values."""
         means = {name: getattr(self, name).export_state() for name in _MEANS}
         return {**means, "running_peak": self.running_peak}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Go on with what was learnt; raises one of stored.DAMAGE and may then be half restored."""
+        """Raises one of stored.DAMAGE, perhaps half restored."""
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
         self.running_peak = stored.number(state["running_peak"], 0.0)
@@ -101,12 +98,11 @@ class Throughput:
         return self.generated.weight >= READY_SECONDS
 
     def see(self, block: Block) -> None:
-        """Follow what it does now."""
         self.generated_now.add(block.generated, block.seconds)
         self.prompted_now.add(block.prompted or 0.0, block.seconds)
 
     def learn(self, block: Block) -> None:
-        """Take a healthy block in, if there was work."""
+        """Add a healthy block, if it had work."""
         if block.running <= 0.0 and block.generated <= 0.0:
             return
         self.generated.add(block.generated, block.seconds)
@@ -120,7 +116,7 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        """What it does now ÷ what it did when well; None until known."""
+        """Now ÷ healthy, or None."""
         if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
@@ -131,15 +127,15 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """How many requests ran, when well, with so much of the KV cache in use; None until known."""
+        """Return the requests that ran at this KV usage when healthy, or None."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run at once than usual, with contexts as long, for no more work.
+        """Return True if far more requests run than usual, with usual contexts, for no more work.
 
-        By Little's law they stay longer: that load is of the engine's own making.
+        By Little's law they stay longer: the engine makes that load itself.
         """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
@@ -147,11 +143,11 @@ class Throughput:
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Prompt and output tokens of a request that finished, mean, when well; None until known."""
+        """Of a finished healthy request, mean, or None."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """How long a request was in the engine when well (Little's law); 0 until known."""
+        """Of a healthy request (Little's law); 0 until known."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

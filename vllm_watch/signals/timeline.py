@@ -1,8 +1,7 @@
-"""One axis of time that never steps, made of observations whose clocks may.
+"""A time axis without steps, from observations with stepping clocks.
 
-Live observations carry the monotonic clock, and that is the axis. Recordings may carry Unix time only,
-which NTP and people set back and forth, and whose lines may come late. A rate over a stepped clock is
-a lie, so a step is put right here, once, for everything that reckons with time.
+Live observations carry the monotonic clock. Recordings may have only Unix time, which NTP and people set, and late lines.
+Rates over a clock step are wrong.
 """
 
 from collections import deque
@@ -11,29 +10,28 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Intervals that tell what is usual: few enough to follow a changed scrape interval within a minute."""
+"""Few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""A forward jump beyond so many usual intervals is a gap of which nothing is known, or a clock step;
-which of the two cannot be told from Unix time, so no rate may be taken across it. Scrapes that time
-out and retry stretch an interval two- to threefold."""
+"""A longer jump, in usual intervals, is a gap or a clock step, indistinguishable in Unix time: no rate crosses it.
+Timeouts and retries stretch an interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""... but never below this: at one scrape a second a pause of a few seconds is no step."""
+"""At one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6
-"""Two looks are never so close: what says so is no clock, and nothing can be divided by it."""
+"""Closer polls are a clock error; avoids division by zero."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
-"""No watcher pauses for a year and goes on: what says so is no clock, and the axis would lose its fine steps."""
+"""A longer pause is a clock error; the axis would lose resolution."""
 
 AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
-"""Where an axis that was kept may stand; a float still tells microseconds there."""
+"""Floats still resolve microseconds there."""
 
 
 class Timeline:
-    """Turns an observation's times into seconds on an axis of its own."""
+    """Converts observation times to seconds on its own axis."""
 
     def __init__(self) -> None:
         self._t: float | None = None
@@ -42,17 +40,14 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """Return (seconds on the axis, whether the step from the observation before is known).
-
-        Where it is not known, rates must begin anew.
-        """
+        """Return (seconds on the axis, True if the step is known: else rates restart)."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:
             return self._at_s, True
         if monotonic_s is not None and last_monotonic_s is not None:
             step_s = monotonic_s - last_monotonic_s
-            # A monotonic clock that goes back is another boot's: the recording was joined of two.
+            # After a reboot, or in joined recordings, it goes back.
             known = RESOLUTION_SECONDS <= step_s <= PAUSE_SECONDS_MAX
         else:
             step_s = t - last_t
@@ -65,20 +60,16 @@ class Timeline:
         return self._at_s, known
 
     def is_late(self, t: float, monotonic_s: float | None) -> bool:
-        """Is this observation's time at or before the last one's?"""
+        """Return True if the observation is not newer than the last."""
         if monotonic_s is not None and self._monotonic_s is not None:
             return monotonic_s <= self._monotonic_s
         return self._t is not None and t <= self._t
 
     def export_state(self) -> dict[str, float] | None:
-        """Return where the axis stands, as plain values; None before the first observation."""
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
     def restore(self, state: stored.Stored) -> None:
-        """Go on with the axis of an earlier run: the time between them is taken from Unix time.
-
-        Raises one of stored.DAMAGE, and has then changed nothing.
-        """
+        """Continue an earlier axis, the gap by Unix time. Raises one of stored.DAMAGE, then without changes."""
         t, at_s = stored.number(state["t"]), stored.number(state["at_s"], 0.0)
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")

@@ -1,8 +1,7 @@
-"""The last minute of one engine, and by how much each counter grew within it.
+"""The last minute of one engine, and each counter's growth in it.
 
-Counters begin at zero again when an engine restarts. What had been counted until then is carried in
-`offsets`, so that growth across a restart is what was counted before it plus what was counted after,
-as PromQL's increase() has it (without its extrapolation to the window's edges).
+`offsets` hold counts before a restart, so growth across it is the sum of both sides, as in PromQL's increase() (without
+its extrapolation to the window's edges).
 """
 
 from collections import deque
@@ -22,12 +21,12 @@ HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "
 LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
-"""Bound of a window: an hour at one look a second."""
+"""An hour at one poll a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """What counters had reached before they began anew, added up over every restart in the window."""
+    """Counter values before each reset in the window, summed."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -35,7 +34,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """What is kept of a look that is not the newest: a sixth of all that an engine exports."""
+    """The stored part of older polls: a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -59,7 +58,7 @@ _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 
 @short_record
 class Entry:
-    """One look at one engine."""
+    """One poll of one engine."""
 
     at_s: float  # on the timeline
     counts: Counts
@@ -71,7 +70,7 @@ _NO_OFFSETS = Offsets()
 
 @short_record
 class Growth:
-    """How much a histogram grew, and in how many seconds."""
+    """Growth of a histogram, and its duration."""
 
     seconds: float
     count: float
@@ -81,18 +80,18 @@ class Growth:
 
 
 class Window:
-    """The entries of one engine within the last `seconds`, oldest first."""
+    """The entries of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # The newest look with what it lacks from those before: a counter may be absent for a few
-        # looks (a server that has just restarted writes none) and come back lower.
+        # Newest poll, gaps filled from earlier ones: a restarted server may omit
+        # a counter for some polls and return it lower.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
-        """Add the newest look. `began_anew`: every counter certainly started from zero since the last."""
+        """`began_anew`: all counters certainly were reset since the last poll."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._known is not None:
             offsets = self._entries[-1].offsets
@@ -105,13 +104,12 @@ class Window:
             self._entries.popleft()
 
     def clear(self) -> None:
-        """Forget everything: what came before says nothing about what comes now."""
         self._entries.clear()
         self._newest = self._known = None
 
     @property
     def newest(self) -> EngineSample | None:
-        """All that the last scrape saw."""
+        """All of the last scrape."""
         return self._newest
 
     @property
@@ -123,7 +121,7 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """(growth, seconds) of a counter within the window, or since the scrape before; None if it was not seen twice."""
+        """Return (growth, seconds) in the window, or since the previous scrape; None if not seen twice."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None
@@ -134,7 +132,7 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """(growth by label, seconds); a label that appeared within the window counts from zero."""
+        """Return (growth by label, seconds); a new label counts from zero."""
         pair = self._pair(name)
         if pair is None:
             return None
@@ -148,12 +146,12 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
-        """Growth of a histogram, over the entries that have the newest one's buckets."""
+        """Return growth over the entries with the newest buckets."""
         pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
         a, b = pair
-        # Where nothing began anew between the two, what came before both cancels out.
+        # Without a reset between, earlier counts cancel out.
         of = _count if a.offsets is b.offsets else _total
         then, now = of(a, name), of(b, name)
         return Growth(
@@ -171,14 +169,14 @@ class Window:
         *,
         latest: bool = False,
     ) -> tuple[Entry, Entry] | None:
-        """The first entry and the last that have this count, and have it `alike`; `latest`: the last two."""
+        """Return the first and last entries with an `alike` count; `latest`: the last two."""
         if len(self._entries) < 2:  # noqa: PLR2004
             return None
         last = self._entries[-1]
         newest = getattr(last.counts, name)
         if newest is None:
             return None
-        # The first that is tried has it nearly always.
+        # usually the first has it
         for entry in reversed(self._entries) if latest else self._entries:
             if entry is last:
                 continue
@@ -193,7 +191,6 @@ def _same_buckets(a: Histogram, b: Histogram) -> bool:
 
 
 def _filled(counts: Counts, known: Counts | None) -> Counts:
-    """The counts, with those that are lacking as they were last known."""
     if known is None or None not in counts:
         return counts
     pairs = zip(counts, known, strict=True)
@@ -220,7 +217,7 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 
 
 def _any_fell(before: Counts, now: Counts) -> bool:
-    """Is anything less than it was? Hardly ever, so this is asked first: what must then be carried takes longer."""
+    """A cheap test before the costly carry."""
     for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
         if then is not None and new is not None and new < then:
             return True

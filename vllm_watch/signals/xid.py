@@ -1,7 +1,6 @@
-"""What NVIDIA advises for each Xid code, and what that means for an engine on the GPU.
+"""NVIDIA's advice for each Xid code, and its meaning for an engine on the GPU.
 
-A data table: codes that can occur on data centre GPUs from Ampere on; a code that is not in it is said
-to be unknown. The bucket is NVIDIA's immediate action.
+Data centre GPUs from Ampere on; other codes are reported as unknown. The bucket is NVIDIA's immediate action.
 Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
 RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
 """
@@ -21,11 +20,11 @@ ADVICE = {
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
     NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
 }
-"""By action, in words for the one on call; the first word of each is what NVIDIA's bucket asks for."""
+"""By action, for the on-call engineer; the first word is NVIDIA's action."""
 
 SEVERITY = {
-    APPLICATION: "ticket",  # what died of it says so itself, and its supervisor starts it again
-    RESET: "page",  # what runs there cannot be trusted or does not run, and it does not heal by itself
+    APPLICATION: "ticket",  # its victim reports itself; a supervisor restarts it
+    RESET: "page",  # programs there fail or are unreliable; no self-healing
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",
@@ -39,7 +38,7 @@ class Xid:
 
     code: int
     text: str
-    action: str  # one of the words above
+    action: str  # one of the actions above
 
 
 _NAMED = (
@@ -114,10 +113,10 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """What is known of a code; one that is not in the table is for support to explain."""
+    """Return a code's entry; unknown ones need support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 
 def needs_hands(code: int) -> bool:
-    """Does it ask for more than starting a process again?"""
+    """Return True if it needs more than a process restart."""
     return lookup(code).action in (RESET, REBOOT, LINK)

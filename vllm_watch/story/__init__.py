@@ -1,1 +1,1 @@
-"""Every word about a kind of incident and its causes, in one place: a module per kind, pure data."""
+"""Every text about kinds of incidents and causes, as pure data."""

@@ -1,7 +1,6 @@
-"""The contract of every story: how one kind of incident and its causes are told.
+"""The contract of stories: the texts about one kind of incident.
 
-A story is a module of this folder, named as its kind, with a `STORY`. Page, terminal, notifications, alert rules
-and docs take their words from here and have none of their own.
+A module per kind, with a `STORY`. Page, terminal, notifications, alert rules and docs use these texts.
 """
 
 import re
@@ -12,19 +11,19 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""How a first step ends where that is not known yet, as in an alert rule."""
+"""Ending for an unknown advice, as in alert rules."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""... where it is no use if the first step was."""
+"""As IF_ADVISED, but needless if the first step succeeded."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""Nothing to paste: of several servers on a host a person must choose, and would take the first for the right one."""
+"""No command substitution: with several servers it would pick the first."""
 
 ADVISED_AFTER = "restart_advised_after"
-"""The name of contradicting evidence that says how long it must last until a restart is advised, in seconds."""
+"""Evidence with the seconds until a restart is advised."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
@@ -32,64 +31,61 @@ _PIDS = {
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
     "the PID of the evidence": re.compile(r"\(PID (\d+)\) is stopped"),
 }
-"""What a first step leaves open → how it is found in what is known of the incident."""
+"""Placeholder → pattern of its value in the incident's texts."""
 
-# A core that outlived its server: before any other step, whatever the cause.
+# A core that outlived its server goes first.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
 
 def runbook_path(page: str) -> str:
-    """Where a daemon serves a runbook of docs/, below the address of its page."""
+    """Return its path below the daemon's page."""
     path, hash_, anchor = page.partition("#")
     return f"runbooks/{path.rpartition('/')[2].removesuffix('.md')}{hash_}{anchor}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """How one cause of a kind is told."""
+    """The texts of one cause."""
 
-    title: str  # behind the kind's title: "Stalled: hang"
-    seen: str  # a clause, what the watcher saw: "requests run and no step ends"
-    first_step: str = ""  # one sentence to act on at 3 a.m., imperative; empty: that of the kind
-    restart: str = ""  # a sentence, why no restart is advised (yet); empty: that of the kind
-    family: str = ""  # causes of one family are one trouble, told ever more exactly
+    title: str  # follows the kind's title: "Stalled: hang"
+    seen: str  # a clause: "requests run and no step ends"
+    first_step: str = ""  # one sentence for 3 a.m.; empty: the kind's
+    restart: str = ""  # why no restart is advised, one sentence; empty: the kind's
+    family: str = ""  # causes of one family are one trouble, known more exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How one kind of incident is told."""
+    """The texts of one kind of incident."""
 
     title: str  # "Stalled"
-    says: str  # of its target: "is stalled"
-    about: str  # one sentence: what is wrong, and what that means for users
-    is_not: str  # a noun phrase, what looks alike: "a long prefill or a warm-up"
-    first_step: str  # where the cause has none of its own, or is not known
+    says: str  # predicate of the target: "is stalled"
+    about: str  # the fault and its effect, one sentence
+    is_not: str  # lookalikes: "a long prefill or a warm-up"
+    first_step: str  # for causes without one
     restart: str = (
-        "It is not known whether a restart helps."  # as first_step; said while none is advised
+        "It is not known whether a restart helps."  # as first_step; while none is advised
     )
     causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
-    severities: tuple[str, ...] = ("page", "ticket")  # that it may have, the worst first
+    severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
-    charts: tuple[str, ...] = ()  # the signals in which it shows, for the page
-    of_gpus: bool = False  # is it about a host's GPUs?
-    detected: bool = True  # False: it is told, but no detector finds it
+    charts: tuple[str, ...] = ()  # signals that show it
+    of_gpus: bool = False  # about a host's GPUs
+    detected: bool = True  # False: no detector finds it
 
     def title_of(self, cause: str) -> str:
-        """Kind and cause: "Stalled: hang"."""
+        """ "Stalled: hang"."""
         return f"{self.title}: {self._cause(cause).title}"
 
     def says_of(self, cause: str) -> str:
-        """Kind and cause as what is said of its target: "is stalled: hang"."""
+        """ "is stalled: hang"."""
         return f"{self.says}: {self._cause(cause).title}"
 
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """What to do first, in one sentence.
-
-        `advised`: whether a restart is; None: not known. `known`: texts of the incident, which may name the PID.
-        """
+        """`advised`: None if unknown. `known`: the incident's texts, which may contain the PID."""
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
@@ -103,7 +99,7 @@ class Story:
         return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
-        """Whether a restart helps; never more than is known. `after_s`: how long it must last until one is advised."""
+        """`after_s`: duration until a restart is advised."""
         if advised:
             return CURES
         waits = (
@@ -115,7 +111,6 @@ class Story:
 
     @property
     def runbook_path(self) -> str:
-        """Where a daemon serves its runbook, below the address of its page."""
         return runbook_path(self.runbook)
 
     def _cause(self, cause: str) -> Cause:

@@ -1,4 +1,4 @@
-"""How it is told that an engine answers, and fails what it is asked."""
+"""Texts: an engine answers but fails its requests."""
 
 from vllm_watch.story.base import IF_ADVISED, Cause, Story
 

@@ -1,4 +1,4 @@
-"""How it is told that an engine has work and does none of it."""
+"""Texts: an engine has work but makes no progress."""
 
 from vllm_watch.story.base import CORE_PID, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
 

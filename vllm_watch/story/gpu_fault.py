@@ -1,4 +1,4 @@
-"""How it is told that a GPU is broken."""
+"""Texts: a GPU is broken."""
 
 from vllm_watch.story.base import Cause, Story
 

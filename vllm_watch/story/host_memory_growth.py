@@ -1,4 +1,4 @@
-"""How it is told that a server's process takes ever more host memory."""
+"""Texts: a server's process uses ever more host memory."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""Which kinds of incidents there are: those that have a story."""
+"""All kinds of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,14 +18,14 @@ def _found() -> dict[str, Story]:
 
 
 STORIES: Mapping[str, Story] = _found()
-"""By kind, all that may be told of a target."""
+"""By kind."""
 
 KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
-"""The kinds that detectors find."""
+"""Found by detectors."""
 
 
 def story_of(kind: str, target: str = "") -> Story:
-    """The story of an incident of `kind`; of a kind that is not known one that says no more than its name."""
+    """An unknown kind gets one with its name only."""
     if target == WATCHER:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")

@@ -1,4 +1,4 @@
-"""How it is told that an engine has more work than it can do."""
+"""Texts: an engine has more work than it can do."""
 
 from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
 

@@ -1,4 +1,4 @@
-"""How the steps of a restart are told."""
+"""Texts: the steps of a restart."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ RUNBOOK = "restart.md"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step."""
+    """The texts of one restart step."""
 
-    says: str  # of the target
+    says: str  # predicate of the target
     first_step: str
-    ended: str = ""  # of the restart, where the step is its end
+    ended: str = ""  # predicate of the restart
 
 
 STEPS = {
@@ -35,6 +35,6 @@ STEPS = {
 
 
 def step_of(name: str) -> Step:
-    """The step of this name; of one that is not known, no more than its name."""
+    """An unknown step has its name only."""
     words = name.replace("_", " ")
     return STEPS.get(name) or Step(words, "See the status page.", words)

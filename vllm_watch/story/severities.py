@@ -1,8 +1,8 @@
-"""How a severity is told to people; labels, keys and settings keep its name."""
+"""Displayed severities; labels, keys and settings keep the name."""
 
 _WORDS = {"page": "critical", "ticket": "warning"}
 
 
 def severity_word(severity: str) -> str:
-    """What people read: critical, warning or info; a severity that is not known as it is called."""
+    """An unknown severity stays as it is."""
     return _WORDS.get(severity, severity)

@@ -1,4 +1,4 @@
-"""How it is told that GPU memory is held by what does nothing with it."""
+"""Texts: GPU memory is held by a process that does not use it."""
 
 from vllm_watch.story.base import Cause, Story
 

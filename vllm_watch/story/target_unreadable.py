@@ -1,4 +1,4 @@
-"""A target whose metrics cannot be read, without an incident that says why: told by notifications."""
+"""Texts: a target cannot be scraped, and no incident explains it. For notifications."""
 
 from vllm_watch.story.base import Story
 

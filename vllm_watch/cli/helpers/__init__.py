@@ -1,1 +1,1 @@
-"""What commands are made of."""
+"""Implementation of the commands."""

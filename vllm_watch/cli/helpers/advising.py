@@ -1,4 +1,4 @@
-"""What `vllm-watch advise` does: takes the advice of a daemon, of a recording, or of an engine's log."""
+"""Advice from a daemon, a recording, or an engine's log."""
 
 import asyncio
 import io
@@ -24,21 +24,18 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
-_LINE_CHARACTERS_MAX = 10_000  # of a log; a longer line is cut
+_LINE_CHARACTERS_MAX = 10_000  # a longer log line is cut
 
 
 class Advised(NamedTuple):
-    """One target's advice, and why there may be none yet."""
+    """One target's."""
 
     advice: tuple[Advice, ...]
     too_early: str = ""
 
 
 def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
-    """Find it and print it.
-
-    Raises: WatchError, if the daemon or the file cannot be read.
-    """
+    """Print the advice. Raises WatchError."""
     if trace is not None and engine_log is not None:
         raise WatchError("--trace with --engine-log", "use --trace or --engine-log, not both")
     if trace is not None:

@@ -1,4 +1,4 @@
-"""Where checkpoints lie on this machine: the hub's cache, its snapshots, and which files of a folder are weights."""
+"""Checkpoints on this machine, and their weight files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,25 +6,25 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind present
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
-    """Where the hub's client keeps its files."""
+    """Return the hub client's folder."""
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
 
 
 def hub_cache(environment: Mapping[str, str]) -> Path:
-    """Where it keeps what was downloaded."""
+    """Return its download cache."""
     return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
 
 
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """The snapshot of the revision ("main"), else the newest, of those that have the file `having`."""
+    """Return the revision's snapshot (default "main"), else the newest, among those with the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -34,13 +34,13 @@ def snapshot(
 
 
 def _first_line(path: Path) -> str:
-    """Of a reference: a commit's digits, in a file that holds nothing else."""
+    """Read a ref: a commit hash."""
     with regular_file.opened(path) as file:
         return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
 
 
 def size(path: Path) -> int:
-    """Bytes of a file; 0 where it is gone, or a link to nowhere or to itself."""
+    """Return 0 if missing or a broken link."""
     try:
         return path.stat().st_size
     except OSError:
@@ -55,7 +55,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """The files of weights; Mistral's own copy of them (`consolidated`) only where there is no other."""
+    """Return them; Mistral's own copy (`consolidated`) only if alone."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -1,4 +1,4 @@
-"""The commands: what each is for, and its module, loaded when it is asked for."""
+"""The commands; modules are imported on use."""
 
 import argparse
 import gc
@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Protocol, cast
 
-# Here and not in the modules, so that --help loads none of them.
+# Here, so that --help imports none of them.
 COMMANDS = {
     "run": "watch vLLM servers and this host's GPUs, and serve what is seen",
     "demo": "watch a simulated fleet: see it all without a GPU",
@@ -35,20 +35,20 @@ COMMANDS = {
 
 
 class Command(Protocol):
-    """What a module in vllm_watch/cli offers."""
+    """The interface of a module in vllm_watch/cli."""
 
     HELP: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's arguments."""
+        """Add the arguments."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it; return the exit status."""
+        """Run the command; return the exit status."""
 
 
 def load(name: str) -> Command:
     """Import the module of a command."""
-    gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
+    gc.disable()  # imports make no garbage; collecting takes an eighth of their time
     try:
         _import_structlog_alone()
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """It loads rich (for top) where that is installed, a tenth of a start, for tracebacks that we do not show."""
+    """Import it without rich: a tenth of the start, for tracebacks that we do not show."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there

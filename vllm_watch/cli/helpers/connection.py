@@ -1,4 +1,4 @@
-"""How a command reaches a daemon: its address, whom to trust there, and as whom to ask."""
+"""A command's connection to a daemon."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Where the daemon is, and what it is shown."""
+    """Address and credentials."""
 
     url: str = DEFAULT_URL
     ca_file: Path | None = None
@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """What aiohttp takes for `ssl`; True: as the system does. Raises WatchError."""
+        """Return aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
@@ -46,7 +46,7 @@ class Connection:
         return made
 
     def headers(self) -> dict[str, str]:
-        """User and password, as a server with basic auth wants them. Raises WatchError."""
+        """Return the basic auth header. Raises WatchError."""
         if self.credentials_file is None:
             return {}
         text = secret_of("--credentials-file", self.credentials_file)
@@ -60,7 +60,7 @@ class Connection:
 def add_daemon(
     parser: argparse.ArgumentParser, *, default_url: str = DEFAULT_URL, url_help: str = ""
 ) -> None:
-    """Declare whom to ask, and as whom."""
+    """Add the arguments."""
     add = parser.add_argument
     add("--url", metavar="URL",
         help=url_help or f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return it from the command line, else the environment; `option` gave the URL. Raises WatchError."""
+    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
@@ -91,7 +91,7 @@ def of(
 
 
 def secret_of(argument: str, file: Path) -> str:
-    """Return the one line that a file of a secret holds. Raises WatchError."""
+    """Return a secret's only line. Raises WatchError."""
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:

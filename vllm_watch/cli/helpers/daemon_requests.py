@@ -1,4 +1,4 @@
-"""What the commands that ask a running daemon for something share: whom to ask, with which token, and the answer."""
+"""Requests to a daemon: address, token, result."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
-"""The daemon itself asks its hook, blockers and lock for up to 30 s."""
+"""The daemon itself waits up to 30 s."""
 
 _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20
@@ -30,7 +30,7 @@ exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not 
 
 
 def add_daemon(parser: argparse.ArgumentParser) -> None:
-    """Declare whom to ask."""
+    """Add the arguments."""
     connection.add_daemon(parser)
     add = parser.add_argument
     add("--token-file", metavar="FILE", type=Path,
@@ -39,12 +39,12 @@ def add_daemon(parser: argparse.ArgumentParser) -> None:
 
 
 def path(*parts: str) -> str:
-    """Return a path of the API of these parts."""
+    """Return the API path."""
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
-    """Ask, and print what came of it; return the exit status. Raises WatchError where it could not be asked."""
+    """Print the result; return the exit status. Raises WatchError if unsent."""
     daemon = connection.of(arguments)
     url, token = daemon.url, _token(arguments.token_file)
     said = {key: value for key, value in body.items() if value is not None}

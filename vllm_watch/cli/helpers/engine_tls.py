@@ -1,4 +1,4 @@
-"""How a command asks an engine over TLS: the keys of `scrape.tls_config`, as arguments."""
+"""TLS to an engine: the keys of `scrape.tls_config` as arguments."""
 
 import argparse
 
@@ -6,7 +6,7 @@ _KEYS = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verif
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Add the arguments."""
     group = parser.add_argument_group("a server with an https URL")
     group.add_argument("--ca-file", metavar="FILE", help="authorities that sign its certificate, in PEM (default: this host's)")  # fmt: skip
     group.add_argument(
@@ -18,5 +18,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return what the command line says, as `config.load` takes it."""
+    """Return them for `config.load`."""
     return {key: getattr(arguments, key) for key in _KEYS if getattr(arguments, key)}

@@ -1,8 +1,8 @@
-"""What the exit status of every command means."""
+"""Exit statuses of every command."""
 
 FINE = 0
-FOUND = 1  # it ran, and found what it looks for (where a command's help says so)
-WRONG_USAGE = 2  # arguments, configuration, or a file or server that was named and is not there
+FOUND = 1  # findings (see the command's help)
+WRONG_USAGE = 2  # invalid arguments or configuration, missing file or server
 NO_GO = 3
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE

@@ -1,7 +1,4 @@
-"""A line on the terminal about work that takes over two seconds; it is gone when the work is done.
-
-Where stderr is no terminal nothing is said: a log or a pipe wants results alone.
-"""
+"""A progress line for work over two seconds, on terminals only."""
 
 import sys
 import threading
@@ -15,7 +12,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Says how far it is, over itself. Close it before anything else is printed."""
+    """Overwrites one line. Close it before other output."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS
@@ -23,7 +20,6 @@ class Progress:
         self._on = sys.stderr.isatty()
 
     def tell(self, text: str) -> None:
-        """Say it, where it is time to."""
         now_s = time.monotonic()
         if not self._on or now_s < self._due_s:
             return
@@ -32,7 +28,6 @@ class Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Take the line away."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
@@ -41,7 +36,7 @@ class Progress:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Say what is waited for while the body runs."""
+    """Show `text` while a slow body runs."""
     progress = Progress()
     timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
     timer.daemon = True

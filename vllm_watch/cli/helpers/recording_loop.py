@@ -1,7 +1,4 @@
-"""What `vllm-watch record` does: look, write, and say on a terminal how it goes.
-
-Apart from the command's arguments, so that its help text loads none of this.
-"""
+"""`vllm-watch record`: scrape, write, show progress. Separate, so that --help does not import it."""
 
 import asyncio
 import contextlib
@@ -25,10 +22,10 @@ from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 
-# The daemon's defaults, whatever the interval: how slow a server answers is part of the evidence.
+# The daemon's defaults: response times are evidence.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
-_GPU_DEADLINE_SECONDS_MAX = 4.0  # no longer than the scrape: a hung driver must not hold it up
+_GPU_DEADLINE_SECONDS_MAX = 4.0  # as for a scrape: a hung driver must not delay it
 
 
 def record(
@@ -40,14 +37,9 @@ def record(
     bytes_max: int,
     tls: Mapping[str, str],
 ) -> None:
-    """Record until a signal or for `duration_seconds`; `bytes_max` bounds the file; `tls` has keys of `tls_config`.
-
-    Raises:
-        ConfigError: the URL is not one, or a file of `tls` cannot be used.
-        RecordingError: the file cannot be made or written.
-    """
+    """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))  # what is news to a daemon is none here
+    logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
     settings = ScrapeSettings(
         interval_seconds=interval_seconds,
         health_interval_seconds=interval_seconds,
@@ -61,8 +53,6 @@ def record(
 
 
 class _Recording:
-    """Looks, writes, and says on a terminal how it goes."""
-
     def __init__(self, target: Target, settings: ScrapeSettings, writer: Writer) -> None:
         self._target = target
         self._settings = settings

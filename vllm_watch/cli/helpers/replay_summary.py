@@ -1,4 +1,4 @@
-"""What `vllm-watch replay` tells people of one target's recording."""
+"""`vllm-watch replay`: one target's summary."""
 
 import time
 from collections import Counter
@@ -9,19 +9,19 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.story.severities import severity_word
 
-_CHANGES_SHOWN = 8  # with the rest a screen half full; the newest matter most
-_GAP_INTERVALS = 3  # two scrapes missed in a row: more than jitter
+_CHANGES_SHOWN = 8  # half a screen; the newest matter most
+_GAP_INTERVALS = 3  # more than jitter
 
 
 class Summary:
-    """Counts while a recording runs by; the text is made at its end."""
+    """Counts during a replay."""
 
     def __init__(self, target: str) -> None:
         self._target = target or "(no target named)"
         self._times: list[float] = []  # Unix seconds
         self._outcomes: Counter[str] = Counter()
         self._seconds_in: dict[str, float] = {}  # by state
-        self._changes: list[tuple[float, str, str]] = []  # Unix seconds, the new state, why
+        self._changes: list[tuple[float, str, str]] = []  # Unix seconds, state, reason
         self._events: list[IncidentEvent] = []
         self._gpus: int | None = None
 
@@ -31,7 +31,6 @@ class Summary:
         signals: TargetSignals | None,
         events: Iterable[IncidentEvent],
     ) -> None:
-        """Count one observation and what came of it."""
         self._outcomes[observation.scrape.outcome] += 1
         self._events += events
         if observation.gpus is not None:
@@ -44,7 +43,6 @@ class Summary:
             self._changes.append((observation.t, signals.state, signals.state_text))
 
     def text(self, signals: TargetSignals | None) -> str:
-        """The summary, some lines."""
         rows = [("span", self._span()), ("scrapes", self._scrapes())]
         if signals is not None:
             rows += [("vLLM", _server(signals)), ("GPUs", self._gpu_count())]

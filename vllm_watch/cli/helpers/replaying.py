@@ -1,7 +1,4 @@
-"""What `vllm-watch replay` does: a recording through the judgement that the daemon runs.
-
-Apart from the command's arguments, so that its help text loads none of this.
-"""
+"""`vllm-watch replay`: judge a recording as the daemon does. Separate, so that --help does not import it."""
 
 import json
 import math
@@ -28,18 +25,16 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
-_TOLD_EVERY = 200  # looks
+_TOLD_EVERY = 200  # observations
 
 ENGINES_MAX = 4000
-"""Of one recording, over all targets: each costs some 40 kB of memory, and 64 of them a line of some hundred bytes."""
+"""Of a recording: each costs 40 kB, and 64 of them a line of some hundred bytes."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """Run the recording; print its `prints`: "incidents" or the final "state" as JSON, or a "summary".
+    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary".
 
-    Raises:
-        RecordingError: the recording cannot be read; incidents up to there have been printed.
-        ConfigError: the configuration cannot be used.
+    Raises ConfigError, and RecordingError after the incidents read so far.
     """
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
@@ -73,7 +68,7 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 def _observations(trace: Path) -> Iterator[Observation]:
     readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}  # by target, the most
+    engines: dict[str, int] = {}  # target → most engines
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
@@ -94,7 +89,7 @@ def _observations(trace: Path) -> Iterator[Observation]:
 
 
 def _state(watch: Watch) -> dict[str, Any]:
-    """What `read --json` says of the last body that could be read, and the state at the end."""
+    """Return `read --json` of the last readable body, and the final state."""
     signals = watch.signals
     why_not = signals.why_not if signals else None
     reading = watch.reading or Reading(vllm=False, why_not=why_not)
@@ -108,7 +103,7 @@ def _state(watch: Watch) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Records as JSON knows them; a number that JSON has not, is unknown."""
+    """NaN and infinities become null."""
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Which state folder a command means, and making it ready to be written."""
+"""Find and prepare a command's state folder."""
 
 import os
 from collections.abc import Mapping
@@ -11,10 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """The one that was named; else that of `run`, as the environment and its file say; else the user's own.
-
-    Raises ConfigError where the configuration that the environment names is wrong.
-    """
+    """Return the given one; else that of `run`'s configuration; else the user's. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir
@@ -25,10 +22,9 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Make the folder and an empty file where there is none yet, for the folder's owner.
+    """Create the folder and an empty file. Raises JournalError.
 
-    Root may look after the folder of a daemon that runs as another user: what root makes there must
-    stay the daemon's. Raises JournalError.
+    Files that root makes must belong to the folder's owner, the daemon's user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the rules see of one holder at one look."""
+"""Input of the rules: one holder at one poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,19 +10,17 @@ from vllm_watch.signals.holders.track import Track
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One holder now, with what is remembered of it."""
+    """One holder now, with its history."""
 
-    t: float  # Unix seconds
+    t: float
     at_s: float  # on the timeline
     track: Track
     role: str | None
-    others: Sequence[ProcessSample]  # the other vLLM processes on this host's GPUs
-    served: bool | None  # does a vLLM of this host answer? None: nobody asked
-    placed: (
-        bool  # has each that does an engine of its own on these GPUs, so that this one is not its?
-    )
+    others: Sequence[ProcessSample]  # other vLLM processes on the host's GPUs
+    served: bool | None  # a vLLM of this host answers; None: not asked
+    placed: bool  # all that answer have other engines on these GPUs
     limits: Limits
-    borrowed_here: bool = False  # does an engine on this GPU map another process's memory?
+    borrowed_here: bool = False  # an engine on this GPU maps another process's memory
 
     @property
     def process(self) -> ProcessSample:

@@ -1,8 +1,7 @@
-"""Which GPUs each vLLM server of a host runs on, so that what is wrong there can be said to hit it.
+"""Map each vLLM server of a host to its GPUs, to name the servers that a GPU fault hits.
 
-A server does not tell its GPUs. Its processes do: those that the operating system shows below it, where that is
-seen; else the living vLLM processes that one parent has started. Where several servers share a host, the group whose
-start fits is taken, unless it fits another server as well: then nothing is claimed.
+A server does not report its GPUs: its processes show them, or, if not visible, the living vLLM processes of one parent;
+of several such groups, the one with a fitting start, unless it also fits another server.
 """
 
 from collections import Counter
@@ -13,38 +12,38 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
-Group = tuple[str | None, int | None]  # control group and parent: the workers of one server
+Group = tuple[str | None, int | None]  # control group and parent: one server's workers
 GROUPS_MAX = 64
 WORKERS_SHOWN = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What tells a server of this host from the others."""
+    """Identity of a server on this host."""
 
-    start_time: float | None = None  # Unix seconds, of its process; None while it does not answer
-    pids: frozenset[int] = frozenset()  # of all its processes; empty: not seen
+    start_time: float | None = None  # of its process; None while it does not answer
+    pids: frozenset[int] = frozenset()  # all its processes; empty: not visible
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server was last seen to run."""
+    """Last known location of a server."""
 
     gpus: frozenset[str] = frozenset()  # UUIDs
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there, in words
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there
 
 
 class GpuUsers:
-    """Remembers the GPUs of each server, also while it is down."""
+    """GPUs of each server, kept while it is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}
-        self._claims: dict[str, Group] = {}  # by server, as of its last answer
+        self._claims: dict[str, Group] = {}  # by server, at its last answer
 
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
-        """Take one look; return where each of `servers` (by target's name) runs, or last ran."""
+        """Process one poll; return the current or last place of each server."""
         seen = frozenset[int]().union(*(server.pids for server in servers.values()))
         groups = _groups(gpus, without=seen)
         for name, server in servers.items():
@@ -56,7 +55,7 @@ class GpuUsers:
         for known in (self._known, self._claims):
             for gone in known.keys() - servers.keys():
                 del known[gone]
-        # Also of a server that hangs: what may be its own is not its neighbour's.
+        # A hanging server still claims its processes.
         wanted = Counter(self._claims.values())
         for name, server in servers.items():
             group = self._claims.get(name) if server.start_time is not None else None
@@ -68,11 +67,11 @@ class GpuUsers:
         return {name: self._known.get(name, Place()) for name in servers}
 
     def export_state(self) -> dict[str, dict[str, str]]:
-        """Return what is remembered as plain values: target → UUID → its processes there."""
+        """Return target → UUID → its processes there."""
         return {name: dict(place.workers) for name, place in self._known.items()}
 
     def restore(self, state: stored.Stored) -> None:
-        """Take what an earlier run remembered. Raises one of stored.DAMAGE, and has then changed nothing."""
+        """Raises one of stored.DAMAGE, then without changes."""
         known = {}
         for name, workers in stored.mapping(state).items():
             said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
@@ -81,7 +80,6 @@ class GpuUsers:
 
 
 def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, Holder]]:
-    """The holders that are processes of the server."""
     return [
         (gpu.gpu.uuid, holder)
         for gpu in gpus if pids
@@ -93,7 +91,7 @@ def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, 
 def _groups(
     gpus: Iterable[GpuHolders], without: frozenset[int]
 ) -> dict[Group, list[tuple[str, Holder]]]:
-    """The living vLLM processes by their start; `without` those that are known to be some server's."""
+    """Group living vLLM processes by start, `without` those of known servers."""
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -107,7 +105,7 @@ def _groups(
 
 
 def _claim(groups: dict[Group, list[tuple[str, Holder]]], server: Server) -> Group | None:
-    """The only one; or the one that started soonest after the server did."""
+    """Return the only group, or the one that started soonest after the server."""
     if server.start_time is None:
         return None
     if len(groups) == 1:

@@ -1,8 +1,7 @@
-"""The workers of one server side by side: what differs between GPUs that should be alike.
+"""Compare the workers of one server across GPUs.
 
-Tensor-parallel ranks hold the same and work at the same time. One that fills more slowly than the others
-at load, or idles while they compute, is where to look; it is no incident of its own, for what users feel
-of it (a load that takes long, a stall) is told as that.
+Tensor-parallel ranks hold the same and work in step. A deviation is a hint, not an incident: its effects (slow start,
+stall) are reported as such.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks differ by some hundred MiB (rank 0 gathers the logits); beyond both of these it is something else."""
+"""Ranks differ by some hundred MiB (rank 0 gathers the logits), not beyond both limits."""
 
 BUSY_RATIO_MIN = 0.5
 """While the others are this busy, a rank of the same step cannot be at 0."""
@@ -22,7 +21,7 @@ Member = tuple[GpuHolders, Holder]
 
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
-    """One sentence for each difference, in the order of the groups' first GPU."""
+    """Return a sentence for each difference, ordered by first GPU."""
     found: list[str] = []
     for members in _groups(gpus):
         found += _uneven(members)
@@ -31,7 +30,7 @@ def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
 
 
 def _groups(gpus: Sequence[GpuHolders]) -> list[list[Member]]:
-    """Workers with the same parent, one to a GPU; data-parallel cores do not work in step."""
+    """Return workers with the same parent, one per GPU; data-parallel cores do not work in step."""
     groups: dict[tuple[int, str | None], list[Member]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

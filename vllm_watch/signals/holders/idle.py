@@ -1,8 +1,4 @@
-"""Everybody else's processes: who works, who waits, and who was forgotten.
-
-A process that waits is not stale: a person thinks, a server waits for requests, a rank for the others.
-Only what has done nothing for far longer than any of these is.
-"""
+"""Processes other than vLLM: active, waiting or forgotten. People, servers and ranks wait; only far longer idleness is stale."""
 
 from vllm_watch.signals.holders import place, roles, vllm
 from vllm_watch.signals.holders.case import Case
@@ -18,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """The desktop and the MPS server hold memory while they do nothing, and are needed."""
+    """The desktop and the MPS server: needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -27,7 +23,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """A worker of Python's multiprocessing whose program is gone; many of vLLM's older releases are such."""
+    """A multiprocessing worker without its program; common with older vLLM releases."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:
@@ -49,7 +45,7 @@ def stopped(case: Case) -> Judged | None:
 
 
 def notebook(case: Case) -> Judged | None:
-    """A notebook's kernel that nobody has used for long."""
+    """A notebook kernel, unused for long."""
     if case.role != roles.NOTEBOOK:
         return None
     remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (what is not saved is lost)"
@@ -57,8 +53,8 @@ def notebook(case: Case) -> Judged | None:
 
 
 def process(case: Case) -> Judged | None:
-    """What a person started in a session and left."""
-    in_hand = case.process.state == "t"  # a debugger's: somebody is at it
+    """A program left in a user's session."""
+    in_hand = case.process.state == "t"  # traced by a debugger: in use
     if in_hand or not place.in_user_session(case.process.cgroup):
         return None
     if roles.may_serve(case.process):
@@ -82,7 +78,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Active while work was seen not long ago; what was never seen to work is not known."""
+    """Active after recent work; unknown if never seen to work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (

@@ -1,7 +1,5 @@
-"""One verdict per holder of GPU memory, from a series of looks.
+"""One verdict per holder of GPU memory. Rules are functions in order of precedence; missing data gives `unknown`, never stale.
 
-A judge is told every look at the GPUs of one host, and remembers what each process did. The rules
-stand in the order in which they decide, one function each; what is not known is `unknown`, never stale.
 Runbook: docs/detectors/stale_vram.md.
 """
 
@@ -16,10 +14,10 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""Processes remembered: 16 GPUs with 256 each. More is a broken driver's answer."""
+"""16 GPUs with 256 processes each; more is a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""For so long a process that was not listed is remembered: one poll may leave it out."""
+"""One poll may omit a process."""
 
 
 Rule = Callable[[Case], Judged | None]
@@ -34,7 +32,7 @@ RULES: tuple[Rule, ...] = (
 
 
 class HolderJudge:
-    """Follows the holders of one host's GPUs. Use one per series of looks."""
+    """Follows the holders of one host's GPUs; one per series of polls."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -49,11 +47,9 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """Judge one look.
+        """Judge one poll. `at_s`: on a timeline without steps; `t`: Unix time.
 
-        `at_s` is on a timeline that never steps, `t` Unix time of the same moment; `answering`: of each vLLM of
-        this host that answers, so that its engines are alive, the PIDs of these; empty where they are not seen.
-        None: nobody asked.
+        `answering`: for each answering vLLM of this host its engines' PIDs, if visible; None: not asked.
         """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]

@@ -1,8 +1,8 @@
-"""Who holds GPU memory for engines that map it: it does nothing itself, and whoever ends it ends them.
+"""Idle processes that hold GPU memory which engines map: ending one ends its engines.
 
-vLLM's weight daemon (`vllm preload`, or its module) keeps loaded weights which engines with `--load-format ipc_cache`
-map by CUDA IPC; NVIDIA's GPU Memory Service does so for Dynamo's engines and their shadows; LMCache's and Mooncake's
-servers hold KV. Such a mapping is seen neither in /proc nor by NVML, so command lines must tell.
+vLLM's weight daemon (`vllm preload`, or its module) holds weights that engines with `--load-format ipc_cache` map by
+CUDA IPC; NVIDIA's GPU Memory Service does so for Dynamo's engines and their shadows; LMCache's and Mooncake's servers
+hold KV. Neither /proc nor NVML shows such mappings: command lines are the only sign.
 Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818; LMCache multiprocess mode.
 """
 
@@ -24,7 +24,7 @@ _REMEDY = "stop the engines that map its memory first, then stop it where it was
 
 
 def borrows(processes: Iterable[ProcessSample]) -> bool:
-    """Is one of these an engine that maps the memory of a process beside it?"""
+    """Return True if an engine among these maps another process's memory."""
     return any(
         _BORROWS.search(command)
         for process in processes
@@ -33,7 +33,7 @@ def borrows(processes: Iterable[ProcessSample]) -> bool:
 
 
 def lends(case: Case) -> Judged | None:
-    """It keeps weights or KV for engines, or may: never stale, however long nothing is asked of it."""
+    """It may hold weights or KV for engines: never stale."""
     if case.role == roles.LENDER:
         return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):

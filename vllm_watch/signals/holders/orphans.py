@@ -1,10 +1,10 @@
-"""An engine core or worker whose server is gone, wherever it was re-parented.
+"""An engine core or worker without its server, wherever it was re-parented.
 
-No single sign is enough: in a container a healthy core's parent may be process 1, and an idle engine
-computes nothing for hours. So a sign that the parent died, and no work on the GPU since (or nobody who
-answers, for long: an orphan may spin on its GPU), and no engine that answers which this could be.
-Source: vLLM #55510, #42017, #34643, #43060: the API server was killed, the core lives on as a child of
-whatever had launched vLLM, spinning on its queue or asleep.
+A healthy core in a container may be a child of process 1, and an idle engine computes nothing for hours. So required:
+a sign that the parent died, no GPU work since (or no answering server for long: an orphan may spin on its GPU), and no
+answering engine that it could be.
+Source: vLLM #55510, #42017, #34643, #43060: the API server was killed; the core survived as a child of vLLM's
+launcher, spinning on its queue or asleep.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,11 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""Without a word about its ancestors, an older core beside a younger one must have been idle longer."""
+"""With unknown ancestors, an older core must have been idle this many times longer than a younger one."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
-    """What shows that its server is gone, in words; None where nothing does.
-
-    `others` are the other vLLM processes on the GPUs of this host.
-    """
+    """Return the evidence that its server is gone, or None. `others`: other vLLM processes on the host's GPUs."""
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
         return None  # its server lives
@@ -42,7 +39,7 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
 
 
 def is_superseded(process: ProcessSample, others: Sequence[ProcessSample]) -> bool:
-    """Does another engine run on this host, which may be the one that answers?"""
+    """Return True if another engine may be the one that answers."""
     return any(
         other.pid != process.pid
         and other.ppid != process.ppid

@@ -1,11 +1,11 @@
-"""Where a process lives, from its control group: pod, container, systemd unit or a user's session.
+"""Location of a process by its control group.
 
 Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
 """
 
 import re
 
-_DELETED = " (deleted)"  # the kernel's own words for a group whose folder is gone
+_DELETED = " (deleted)"  # kernel's suffix for a removed group
 _ID = r"[0-9a-f]{4,64}"
 _POD = re.compile(rf"pod({_ID}(?:[-_]{_ID})*)", re.IGNORECASE)
 _CONTAINER = re.compile(
@@ -14,16 +14,16 @@ _CONTAINER = re.compile(
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
 _USER = re.compile(r"/user-(\d+)\.slice")
 _SHOWN = 12  # of an id, as container tools show it
-_POD_SHOWN = 36  # a whole UUID, as kubectl shows it
+_POD_SHOWN = 36  # a UUID, as kubectl shows it
 
 
 def is_deleted(cgroup: str | None) -> bool:
-    """Has the group been removed, by the runtime that made it, while a process was still in it?"""
+    """Return True if the group was removed while in use."""
     return cgroup is not None and cgroup.endswith(_DELETED)
 
 
 def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
-    """(pod, container) by their ids; None where it is in none."""
+    """Return (pod, container) by id; None outside."""
     if not cgroup:
         return None, None
     path = cgroup.removesuffix(_DELETED)
@@ -37,7 +37,7 @@ def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
 
 
 def in_user_session(cgroup: str | None) -> bool:
-    """Is it what a person started by hand: in a user's slice, and no unit of their systemd?"""
+    """Return True if started by a person: in a user's slice, not a unit of their systemd."""
     if not cgroup or "user.slice" not in cgroup or container_of(cgroup)[1]:
         return False
     unit = _UNIT.findall(cgroup)
@@ -45,7 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Is it shown to be in no container: then we see the host's processes, and so all of them."""
+    """Return True if outside containers: then all of the host's processes are visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(
@@ -54,7 +54,7 @@ def is_outside(cgroup: str | None) -> bool:
 
 
 def describe(cgroup: str | None) -> str | None:
-    """In words; None where the control group says nothing."""
+    """Return the place as text, or None."""
     if not cgroup:
         return None
     pod, container = container_of(cgroup)

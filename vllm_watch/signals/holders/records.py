@@ -1,4 +1,4 @@
-"""What is judged of GPU memory: one verdict per holder, one sum per GPU."""
+"""Verdicts on GPU memory."""
 
 from dataclasses import dataclass
 
@@ -18,36 +18,36 @@ SLEEPING_ENGINE = "sleeping_engine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long something must have been seen before it is called stale, in seconds."""
+    """Seconds before memory is called stale."""
 
     dead_seconds: float = 30.0
-    """A process that has ended gives back 100 GiB within seconds; a driver that is slow needs some more."""
+    """An ended process returns 100 GiB within seconds, with a slow driver later."""
 
     stuck_seconds: float = 120.0
-    """Without a break in uninterruptible sleep (D): a slow disk or a network file system takes less."""
+    """Unbroken uninterruptible sleep (D); slow disks and network file systems take less."""
 
     orphan_seconds: float = 60.0
-    """A worker whose parent died ends by itself within 40 s where it can (it finishes its requests)."""
+    """A worker whose parent died finishes its requests and ends within 40 s if it can."""
 
     notebook_seconds: float = 1800.0
-    """Half an hour without work: a person who reads, thinks or talks comes back sooner."""
+    """People who read, think or talk return sooner."""
 
     process_seconds: float = 3600.0
-    """Training waits for data, for other ranks or for a checkpoint's disk, but not for an hour."""
+    """Training waits for data, ranks or a checkpoint's disk, but not for an hour."""
 
     stopped_seconds: float = 600.0
-    """Stopped by Ctrl-Z or a signal; somebody who looks at it in a debugger is done or at it again."""
+    """Stopped by Ctrl-Z or a signal; debugging is finished or active again."""
 
     unaccounted_seconds: float = 120.0
-    """Memory of a process that ends is nobody's for some seconds, and that of one that loads for an instant."""
+    """Memory lacks an owner for seconds at a process's end, for an instant at its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict with its reasons. `since_s`: from when on the timeline what it rests on has been so."""
+    """A verdict with reasons; they hold since `since_s` on the timeline."""
 
     verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
-    reason: str | None = None  # slug; of a stale one only
+    reason: str | None = None  # slug, if stale
     evidence: tuple[str, ...] = ()
     remedy: str | None = None
     since_s: float | None = None
@@ -55,24 +55,24 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """One process on one GPU, judged."""
+    """One judged process on one GPU."""
 
     process: ProcessSample
     judged: Judged
     role: str | None = None  # of signals.holders.roles; None: not recognised
     age_seconds: float | None = None
-    place: str | None = None  # container, pod, unit or session, in words
+    place: str | None = None  # container, pod, unit or session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolders:
-    """One GPU or MIG slice with its holders, the largest first, those of unknown size last."""
+    """One GPU or MIG slice; largest holders first, unknown sizes last."""
 
     gpu: GpuSample
-    holders: tuple[Holder, ...] | None  # None: the driver does not say
-    unaccounted_bytes: int | None  # used less all holders; None where either is not known
-    unaccounted: Judged  # STALE, ACTIVE (nothing beyond the ordinary) or UNKNOWN
-    targets: tuple[str, ...] = ()  # that run there or last did, as far as it is known
+    holders: tuple[Holder, ...] | None  # None: not reported by the driver
+    unaccounted_bytes: int | None  # used less all holders; None: unknown
+    unaccounted: Judged  # STALE, ACTIVE (ordinary) or UNKNOWN
+    targets: tuple[str, ...] = ()  # that run there, now or last
 
     @property
     def stale(self) -> tuple[Holder, ...]:
@@ -80,12 +80,12 @@ class GpuHolders:
 
     @property
     def stale_bytes(self) -> int | None:
-        """Of stale processes; None where nothing is known of any."""
+        """None if no process is known."""
         if self.holders is None:
             return None
         return sum(each.process.used_bytes or 0 for each in self.stale)
 
     @property
     def has_stale(self) -> bool:
-        """Is a process, or memory of none, stale?"""
+        """Return True if a process or unaccounted memory is stale."""
         return bool(self.stale) or self.unaccounted.verdict == STALE

@@ -1,8 +1,7 @@
-"""What a process is, by its title and its command line.
+"""Role of a process by its title and command line.
 
-vLLM's V1 engine names its processes with setproctitle ("VLLM::EngineCore", "VLLM::Worker_TP0"); the kernel
-keeps 15 bytes of that in the name, the command line has it whole. Older releases have workers of
-multiprocessing without a title of their own, or of Ray.
+vLLM's V1 engine sets process titles with setproctitle ("VLLM::EngineCore", "VLLM::Worker_TP0"); the kernel keeps 15
+bytes of it in the name, the command line has all. Workers of older releases are untitled multiprocessing or Ray ones.
 Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
 """
 
@@ -16,7 +15,7 @@ CORE = "vllm_core"
 WORKER = "vllm_worker"
 VLLM_ROLES = (SERVER, CORE, WORKER)
 LENDER = "lender"  # of memory that engines map
-POOL_WORKER = "pool_worker"  # of multiprocessing, whose program it does not tell
+POOL_WORKER = "pool_worker"  # of multiprocessing, program unknown
 NOTEBOOK = "notebook"
 DISPLAY = "display"
 MPS = "mps"
@@ -48,8 +47,8 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# What becomes the parent of a process whose own has died, or starts others and computes nothing itself.
-# No engine core is ever started by one of these: its parent is a Python program.
+# Adoptive parents, and launchers that compute nothing: never the
+# original parent of an engine core, a Python program.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -57,11 +56,11 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""Ancestors' commands whose answer is kept: all workers of a host share a dozen."""
+"""All workers of a host share a dozen ancestors' commands."""
 
 
 def role(process: ProcessSample) -> str | None:
-    """One of the words above; None where name and command line tell nothing or are not known."""
+    """Return a role, or None."""
     command = process.cmdline or ()
     titles = [title for title in ((command[0] if command else None), process.name) if title]
     for pattern, word in _TITLES:
@@ -81,22 +80,22 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """The role of a process by its command, as an ancestor tells it."""
+    """Return the role of a command, as ancestors show it."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 
 def is_vllm_command(command: str) -> bool:
-    """Is this the command of a server of vLLM's?"""
+    """Return True for a vLLM server's command."""
     return of_command(command) == SERVER
 
 
 def is_vllm_part(command: str) -> bool:
-    """Is this an engine core or a worker, which has a parent of vLLM's itself?"""
+    """Return True for an engine core or worker: its parent is vLLM too."""
     return of_command(command) in (CORE, WORKER)
 
 
 def of_process(process: ProcessSample) -> str | None:
-    """What it is by itself, or as a rank of a weight daemon, whose title may be that of any worker."""
+    """Return its own role; a weight daemon's rank may have any worker's title."""
     own = role(process)
     if own not in (None, POOL_WORKER, WORKER):
         return own
@@ -107,11 +106,11 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Does this program never compute, so that an engine core below it was not born there?"""
+    """Return True if it never computes: an engine core below it was re-parented."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """Does it look like a server, which may wait for requests for days and be well?"""
+    """Return True for a possible server, which may wait days for requests."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

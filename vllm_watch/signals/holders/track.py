@@ -1,4 +1,4 @@
-"""What is remembered of one holder from look to look: when it last worked, and who its parent was."""
+"""History of one holder: its last work, and its parent."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,37 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Of one core. A notebook kernel's heartbeat and the runtime's own threads take 0.1 to 1 %, a server's
-event loop 1 %; whoever prepares data or launches kernels takes 5 % and more."""
+"""Of one core. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's event loop 1 %; preparing data
+or launching kernels 5 % and more."""
 
 SAME_START_SECONDS = 2.0
-"""A start time is read in hundredths from a clock that may be set by a second meanwhile."""
+"""Start times are hundredths of a clock that may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
-"""Longer than this without a look, idleness must be shown by the CPU time, or it begins anew."""
+"""After a longer gap, CPU time must show idleness, or it restarts."""
 
 DEAD_STATES = frozenset("ZX")
 
 
 @dataclass(slots=True)
 class Track:
-    """One process on one GPU. Times are on the timeline that never steps."""
+    """One process on one GPU. Times are on the timeline without steps."""
 
     first_s: float
     last_s: float
     process: ProcessSample
-    ppid: int | None  # the first that was seen
-    idle_s: float  # since when neither CPU nor GPU were seen to work
-    gpu_idle_s: float  # since when the GPU was not seen to work for it
-    state_s: float  # since when its state is what it is
+    ppid: int | None  # first seen
+    idle_s: float  # last sign of CPU or GPU work
+    gpu_idle_s: float  # last sign of GPU work
+    state_s: float  # since when its state is unchanged
     role: str | None  # of signals.holders.roles
-    place: str | None  # container, pod, unit or session, in words
-    outside: bool  # shown to be in no container
-    first_bytes: int | None  # what it held when first seen
-    worked: bool = False  # was it ever seen to work?
-    work_known: bool = False  # has any sign of work been readable?
+    place: str | None  # container, pod, unit or session
+    outside: bool  # known to be in no container
+    first_bytes: int | None  # when first seen
+    worked: bool = False  # ever seen to work
+    work_known: bool = False  # a sign of work was readable
     reparented_s: float | None = None
-    orphaned_s: float | None = None  # since when something shows that its server is gone
+    orphaned_s: float | None = None  # since when its server seems gone
     cpu_share: float | None = None  # of the last interval, in cores
 
     def idle_for_s(self) -> float:
@@ -48,7 +48,7 @@ class Track:
 
 
 def begin(at_s: float, process: ProcessSample) -> Track:
-    """First sight of a process."""
+    """Start tracking a process."""
     return Track(
         first_s=at_s, last_s=at_s, process=process, ppid=process.ppid,
         idle_s=at_s, gpu_idle_s=at_s, state_s=at_s,
@@ -58,7 +58,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """Is the process that has this PID now the one that had it before?"""
+    """Return True if this PID is the same process."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -74,7 +74,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """Take one look. `alone`: no other process computes on this GPU, so that its load is this one's."""
+    """Process one poll. `alone`: the GPU's load is this process's."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -93,7 +93,7 @@ def follow(
         track.worked |= not unseen
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
-    # A parent changes once in a life: when it dies.
+    # A parent changes once, when it dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Who it is, anew: a title is set after the start; what was known of it stays when it dies."""
+    """Titles are set after the start; a dead process keeps its own."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -1,9 +1,8 @@
-"""GPU memory that no process explains: what is used, less what all holders hold.
+"""GPU memory without a process: used memory less that of all holders.
 
-A driver keeps some memory for itself and for each context, beside what it calls reserved. What goes
-beyond is nobody's only where everybody is seen: a container is shown its own processes alone (from
-R535 on), so what other tenants hold looks the same there. Shown to be nobody's is what a holder left
-behind when it went; and, where the host's processes are seen, what stays so.
+A driver keeps some for itself and each context, besides reserved memory. The rest is ownerless only if all processes are
+visible: a container sees its own alone (from R535 on). Counted: memory left by an ended holder; if the host's
+processes are visible, any lasting excess.
 Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
 """
 
@@ -14,16 +13,16 @@ from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNO
 from vllm_watch.signals.holders.words import seconds, size
 
 BASE_BYTES = 256 * 2**20
-"""What a driver keeps with persistence and its own channels: some hundred MiB on the largest GPUs."""
+"""Driver's own, with persistence and channels: some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
 """Page tables and the like grow with the memory."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Of each context, what its process is not charged for."""
+"""Per context, not charged to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Of what a holder held when it went, at least so much must be what nobody holds now."""
+"""Least share of an ended holder's memory now without an owner."""
 
 
 @dataclass(slots=True)
@@ -31,16 +30,15 @@ class Account:
     """Follows one GPU."""
 
     unaccounted_bytes: int | None = None  # at the last scrape
-    _over_s: float | None = None  # since when it is beyond the ordinary
+    _over_s: float | None = None  # since when it exceeds the ordinary
     _least: int = 0  # since then
-    _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before it went beyond
-    _left: tuple[int, ...] = ()  # pids that went as it did
+    _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before the excess
+    _left: tuple[int, ...] = ()  # pids that ended when it began
 
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """Take one look. `host_seen`: a process outside any container is seen on this host's GPUs;
-        `sliced`: it has MIG slices, whose memory is theirs."""
+        """Process one poll. `host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
@@ -83,7 +81,7 @@ class Account:
 
 
 def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
-    """What is used and nobody holds, and what each PID holds; or why that cannot be said, in words."""
+    """Return ownerless bytes, and bytes by PID; or why unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
         return "what is used, or who holds it, is not known"
@@ -98,7 +96,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
 
 
 def allowance_bytes(gpu: GpuSample) -> int:
-    """What may be nobody's and is nothing: with old drivers `used` includes what is reserved."""
+    """Return the ordinary excess: old drivers include reserved memory in `used`."""
     share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
     reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())

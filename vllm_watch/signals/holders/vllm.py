@@ -1,4 +1,4 @@
-"""vLLM's own processes: of a living engine, or left behind by one that is gone."""
+"""vLLM's own processes: of a living engine, or orphaned."""
 
 from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
@@ -6,18 +6,16 @@ from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Jud
 from vllm_watch.signals.holders.words import seconds, size
 
 LAG_SECONDS = 20.0
-"""A driver's sample of load may be of the poll before; work that is seen later than this was asked for by
-somebody after the parent had died."""
+"""A driver's load sample may be a poll old; later work was requested after the parent died."""
 
 SPINNING_FACTOR = 5.0
-"""One that keeps its GPU busy (a collective that waits for ranks that are gone) must have had no server
-that answers for so many times longer."""
+"""Factor of the time without an answering server for an orphan that spins on its GPU (a collective of dead ranks)."""
 
 GROWN_BYTES_MIN = 2**30
-"""vLLM takes its memory at the start; graphs and workspaces of new shapes add some hundred MiB at first."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""Younger than this it may still be loading and warming up."""
+"""A younger engine may be loading or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -34,7 +32,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """Judge a worker of any pool by what became of its parent."""
+    """Judge a worker of any pool by its parent's fate."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -44,7 +42,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # Work on the GPU long after may be for somebody: for API servers that outlived their launcher.
+    # Late GPU work may be a client's: API servers outlive launchers.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -52,13 +50,13 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # Somebody answers: unless each that does has an engine of its own, or a younger one runs, it may be this one after all.
+    # The answering server may be this one's, unless all have other engines or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
     if gpu_idle_s < patience_s:
         evidence[-1] = "it keeps its GPU busy, though no server has answered since"
-    if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is no sleep
+    if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is not sleep
         evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
     remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
     return Judged(
@@ -67,7 +65,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
 
 
 def living(case: Case) -> Judged | None:
-    """Whatever is vLLM's and not shown to be left behind."""
+    """Any vLLM process not shown to be orphaned."""
     if case.role not in roles.VLLM_ROLES:
         return None
     evidence = [_WORDS[case.role]]
@@ -81,7 +79,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """That a steady engine takes more and more: evidence for a person, no verdict (it may have woken up)."""
+    """Return evidence of growth, not a verdict: it may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []

@@ -1,23 +1,23 @@
-"""Durations and sizes as evidence says them."""
+"""Format durations and sizes for evidence."""
 
 
 def seconds(value: float) -> str:
-    """A duration in its two largest units: "3 d 4 h", "12 min", "45 s"."""
+    """Format: "3 d 4 h", "12 min", "45 s"."""
     whole = max(0, int(value))
-    if whole < 120:  # noqa: PLR2004 - below two minutes seconds say more
+    if whole < 120:  # noqa: PLR2004 - seconds below two minutes
         return f"{whole} s"
     minutes = whole // 60
-    if minutes < 120:  # noqa: PLR2004 - and below two hours minutes
+    if minutes < 120:  # noqa: PLR2004 - minutes below two hours
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    if hours < 48:  # noqa: PLR2004 - and below two days hours
+    if hours < 48:  # noqa: PLR2004 - hours below two days
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def size(value: float | None) -> str:
-    """Bytes in GiB, small ones in MiB."""
+    """Format in GiB or MiB."""
     if value is None:
         return "unknown"
     if abs(value) < 2**30:

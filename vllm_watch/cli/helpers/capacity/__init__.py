@@ -1,1 +1,1 @@
-"""What `capacity` reads and prints."""
+"""Inputs and output of `capacity`."""

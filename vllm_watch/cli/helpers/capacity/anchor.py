@@ -1,4 +1,4 @@
-"""One real start on a GPU as calibration for other models there: what it took beyond what is counted."""
+"""Calibrate other models by one real start on a GPU: its memory beyond the computed parts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,14 +17,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
-"""A start that differs by more was of another GPU or under other flags than the log tells."""
+"""More means another GPU, or flags that the log does not show."""
 
 _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
 def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
-    """The machine, with what this start took there. Raises WatchError where the log or its model says too little."""
+    """Return the machine with this start's extra memory. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)
@@ -48,11 +48,11 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
     flags = _flags(facts)
     total_gib = facts.get("gpu_memory_total_gib")
-    if isinstance(total_gib, float):  # it says itself what CUDA offers there
+    if isinstance(total_gib, float):  # memory that CUDA offers, as logged
         machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB as {log.name} says")  # fmt: skip
     started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
-    if not isinstance(kv_gib, float):  # before 0.6.4 the log says blocks alone
+    if not isinstance(kv_gib, float):  # before 0.6.4 only blocks
         kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
     beyond = int(plan.kv_bytes - kv_gib * GIB)
     if abs(beyond) > BEYOND_GIB_MAX * GIB:

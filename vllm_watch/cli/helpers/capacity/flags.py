@@ -1,4 +1,4 @@
-"""The engine's flags on the command line, spelled as vLLM spells them."""
+"""The engine's flags, spelled as in vLLM."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ from vllm_watch.cli.helpers.capacity.model import read_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text
 
-AUTO_LENGTH = -1  # as vLLM: whatever fits
+AUTO_LENGTH = -1  # the longest that fits
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
@@ -26,7 +26,7 @@ _NO_LAYERS = ("ngram", "suffix")
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare them; what is left out takes the value that this release of vLLM would."""
+    """Add the flags; omitted ones get the release's default."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
         (("--max-model-len",), "N", _tokens, "longest context, also as 32k or 1M; auto: what fits"),
@@ -82,10 +82,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
-    """The flags as the arithmetic wants them.
-
-    Raises: WatchError, naming the flag.
-    """
+    """Return the flags. Raises WatchError with the flag's name."""
     names = (
         "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_loras",
         "decode_context_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
@@ -112,9 +109,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         )
     dtype = arguments.dtype or "auto"
     kv_dtype = arguments.kv_cache_dtype or "auto"
-    head_bytes(
-        128, kv_dtype, model.dtype if dtype == "auto" else dtype
-    )  # fails where it is not known
+    head_bytes(128, kv_dtype, model.dtype if dtype == "auto" else dtype)  # raises if unknown
     offload = arguments.cpu_offload_gb or 0.0
     if not 0 <= offload <= GIB_MAX:
         raise WatchError(
@@ -139,7 +134,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
 
 
 def _tokens(text: str) -> int:
-    """A whole number as vLLM takes it: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
+    """Parse an integer as vLLM: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
     if text in ("auto", "-1"):
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
@@ -179,7 +174,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
 
 
 def _drafter_model(name: Any) -> Model | None:
-    """The model of a folder with a config; None: it is not here."""
+    """Return a folder's model, or None if it is not here."""
     path = Path(str(name or "")) / "config.json"
     if not name or not os.path.lexists(path):
         return None

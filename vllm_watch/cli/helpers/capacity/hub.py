@@ -1,4 +1,4 @@
-"""Fetches small files from the Hugging Face Hub, all within one deadline."""
+"""Fetch small files from the Hugging Face Hub."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 
 SECONDS = 10.0
-"""For all files together: a hub that drips holds a command no longer."""
+"""For all files together."""
 
 
 async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
-    """Return what each URL has, or why it was not had; all within one deadline."""
+    """Return each URL's content, or its error."""
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
         return await asyncio.gather(*(_fetched(session, url, bytes_max) for url in urls))

@@ -1,6 +1,6 @@
-"""Finds a model's config and how large its checkpoint is: a folder, a config.json, the hub's local cache.
+"""Find a model's config and checkpoint size: a folder, a config.json, the hub's local cache.
 
-The hub itself is asked only on request, for two small files, with a limit and a deadline.
+The hub is contacted only on request, for two small files.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
-_CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
+_CONFIG_BYTES_MAX = 16 << 20  # a trillion parameters' index has 8 MB
 _HUB = "https://huggingface.co"
-_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # as long as the Hub has them
+_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A config, what the model is called, and what is known of its weights."""
+    """A model's config and weights."""
 
     name: str
     config: dict[str, Any]
@@ -34,16 +34,13 @@ class Found:
 def find_checkpoint(
     named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
 ) -> Found:
-    """The model that was named.
-
-    Raises: WatchError, saying where it was looked for.
-    """
+    """Return the named model. Raises WatchError with the places searched."""
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
     except (
         OSError,
         RuntimeError,
-    ) as error:  # a name that is too long, "~nobody", a folder that is not ours
+    ) as error:  # too long, "~nobody", no permission
         raise WatchError(
             f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
             "name a model's folder or its config.json",
@@ -69,7 +66,7 @@ def _find(
                 "give the model's folder or its config.json; --from-hub fetches the config",
             )
         folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
-    quantized = folder / "hf_quant_config.json"  # ModelOpt keeps it apart
+    quantized = folder / "hf_quant_config.json"  # ModelOpt's separate file
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
@@ -83,7 +80,7 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in this file. Raises: WatchError."""
+    """Return a file's JSON object. Raises WatchError."""
     try:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
@@ -109,7 +106,7 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """All weights, from the index where there is one, else from the files; None: there are none."""
+    """Return all weights' bytes by the index, else by the files; None: none."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             size = _total_size(read_json(folder / name))
@@ -134,7 +131,7 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
-    # Without an index the weights are one file: their number is counted.
+    # Without an index they are one file, sized by the parameters.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
         with contextlib.suppress(WatchError):
             size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))

@@ -1,4 +1,4 @@
-"""A plan for people: one screen, whether it fits first, numbers in columns."""
+"""A plan as text: one screen, verdict first."""
 
 import math
 import textwrap
@@ -23,7 +23,7 @@ def lines(
     columns: int,
     colours: bool,
 ) -> list[str]:
-    """The screen, line by line."""
+    """Return the screen's lines."""
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

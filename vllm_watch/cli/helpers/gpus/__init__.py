@@ -1,1 +1,1 @@
-"""What `gpus` prints, and how it reclaims."""
+"""Output of `gpus`, and reclaiming."""

@@ -1,4 +1,4 @@
-"""What `vllm-watch gpus` does: looks at this host's GPUs or through a recording, and judges the holders."""
+"""`vllm-watch gpus`: judge the holders on this host or in a recording."""
 
 import asyncio
 import json
@@ -23,24 +23,23 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Of one call: long enough for the driver to sample each process's load twice."""
+"""Long enough for the driver to sample each process's load twice."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""For a person who looks on: what has been so for as long as we looked, is shown. What a process that is
-ending just now gives back takes longer only with the largest GPUs."""
+"""Show what was true for the whole run. Exiting processes take longer only on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # below, a moment is counted from the recording's start: no GPU is that old
+_UNIX_SECONDS_MIN = 1e9  # below, counted from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The holders at one moment."""
+    """The holders at one time."""
 
     t: float  # Unix seconds
     gpus: tuple[GpuHolders, ...]
-    note: str = ""  # why there are none, in words
+    note: str = ""  # why there are none
     no_driver: bool = False
 
     @property
@@ -51,11 +50,7 @@ class Judgement:
 def show(
     *, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path
 ) -> Judgement:
-    """Judge and print.
-
-    Raises:
-        WatchError: the arguments do not go together, or nothing can be read.
-    """
+    """Judge and print. Raises WatchError."""
     if at is not None and trace is None:
         raise WatchError("--at without --trace", "add --trace FILE")
     if trace is not None:
@@ -76,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """Judge the last GPUs that the recording has up to the moment `at`; None: its end."""
+    """Judge the last reading up to `at`; None: the end."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):
@@ -104,8 +99,8 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
 
 
 async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    """Look for some seconds; with `each`, go on for ever and give every look to it."""
-    logs.configure(LogSettings(level="error"))  # what a poll has to say stands in the table
+    """Poll for some seconds; with `each`, forever."""
+    logs.configure(LogSettings(level="error"))  # the table shows poll errors
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     judge, number = HolderJudge(BRIEF), 0
     try:

@@ -1,4 +1,4 @@
-"""What `vllm-watch gpus --reclaim PID` does: look, say what would be done, ask, do it, say what came of it."""
+"""`vllm-watch gpus --reclaim PID`: judge, show the plan, confirm, act, report."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from vllm_watch.support.visible import visible_lines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What was asked for on the command line."""
+    """The command line's arguments."""
 
     pid: int
     yes: bool
@@ -39,18 +39,14 @@ class Order:
 
 
 def reclaim(order: Order) -> bool:
-    """Do it, or say why not; True where the memory was freed.
-
-    Raises:
-        WatchError: the GPUs cannot be read, or the arguments do not go together.
-    """
+    """Reclaim, or print why not; return True if memory was freed. Raises WatchError."""
     if order.as_json and not order.yes:
         raise WatchError("--json without --yes", "a program cannot be asked: add --yes")
     if not order.procfs.is_dir():
         raise WatchError(
             f"--procfs {order.procfs}: no such folder", "give the host's /proc as mounted"
         )
-    logs.configure(LogSettings(level="error"))  # what a poll has to say stands in what we print
+    logs.configure(LogSettings(level="error"))  # the output shows poll errors
     folder = None if order.no_journal else state_folder.find(order.state_dir, os.environ)
     return asyncio.run(_reclaim(order, folder))
 
@@ -91,14 +87,14 @@ async def _journal(folder: Path | None) -> AsyncIterator[Journal | None]:
     state_folder.make(folder)
     journal = Journal(folder)
     try:
-        await journal.entries(limit=1)  # raises where it cannot be opened for writing
+        await journal.entries(limit=1)  # raises if unwritable
         yield journal
     finally:
         await journal.close()
 
 
 async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
-    """Ask, and look again: the answer may have taken a while."""
+    """Ask, then poll again: answering may take a while."""
     if not sys.stdin.isatty():
         return Refusal(
             cause="nothing was done: there is no terminal to ask on",
@@ -144,13 +140,13 @@ def _refused(order: Order, refusal: Refusal) -> bool:
 
 
 def _say(order: Order, text: str, *, passing: bool = False) -> None:
-    """Print for people; `passing` is for a terminal only, where it is written over."""
+    """Print for people; `passing` text is overwritten, on terminals only."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
     print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:
-    """Who asked for it: the person behind sudo, where that is known."""
+    """Return the user, behind sudo if known."""
     own, behind = user_name(os.geteuid()), os.environ.get("SUDO_USER")
     return f"{behind} as {own}" if behind and behind != own else own

@@ -1,4 +1,4 @@
-"""A reclaim in words, before and after, and its outcome as JSON."""
+"""A reclaim's plan and result as text and JSON."""
 
 import textwrap
 from pathlib import Path
@@ -13,11 +13,11 @@ from vllm_watch.signals.holders.words import seconds, size
 _COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 _LABEL = 9
 
-OTHERS_SHOWN = 8  # as many as a server of today has workers
+OTHERS_SHOWN = 8  # as many as a server's workers
 
 
 def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
-    """What it is, why it is stale, what will be freed, whose it is, and how."""
+    """Return process, reason, memory to free, owner and method."""
     first = plan.victims[0]
     judged = first.holder.judged
     lines = [
@@ -46,7 +46,7 @@ def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 
 def result(plan: Plan, outcome: Outcome) -> str:
-    """What came of it, the last line first in importance: freed or not."""
+    """Return the result; the last line matters most: freed or not."""
     lines = []
     for gpu in outcome.release.gpus:
         used = f"GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"
@@ -67,12 +67,12 @@ def result(plan: Plan, outcome: Outcome) -> str:
 
 
 def refusal(refused: Refusal) -> str:
-    """The cause, and what to do instead."""
+    """Return cause and remedy."""
     return f"vllm-watch: {refused.cause}\n  → {refused.remedy}"
 
 
 def as_json(plan: Plan, outcome: Outcome, folder: Path | None) -> dict[str, Any]:
-    """The published form."""
+    """Return the published JSON."""
     ended = {each.pid: each for each in outcome.ended}
     return {
         "freed": outcome.freed,
@@ -144,7 +144,6 @@ def _stays(pid: int, state: str | None) -> str:
 
 
 def _remedies(outcome: Outcome) -> list[str]:
-    """What to do where it did not work."""
     if outcome.trouble:
         return ["  → fix that, and run it again"]
     text = (
@@ -157,7 +156,7 @@ def _remedies(outcome: Outcome) -> list[str]:
 
 
 def _row(label: str, text: str, width: int = _LABEL) -> list[str]:
-    """A labelled text, wrapped to the terminal; the label takes `width` columns."""
+    """Wrap to the terminal; the label takes `width` columns."""
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     first = f"  {label}".ljust(width + 2)
     return textwrap.wrap(

@@ -1,4 +1,4 @@
-"""The holders as published JSON, and as a person reads them: names for users, no secrets in commands."""
+"""The holders as JSON and text."""
 
 import pwd
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """The published form. `local`: users are of this host, so that they have names here."""
+    """Return the JSON. `local`: resolve user names here."""
     return {
         "gpus": [_gpu(each, local=local) for each in gpus],
         "remarks": list(groups.remarks(gpus)),
@@ -59,7 +59,7 @@ def _holder(holder: Holder, *, local: bool) -> dict[str, Any]:
 
 
 def user(holder: Holder, *, local: bool) -> str | None:
-    """The user's name, or the number where it has none here; None where it is not known."""
+    """Return name, else number; None if unknown."""
     uid = holder.process.uid
     if uid is None:
         return None
@@ -72,6 +72,6 @@ def user(holder: Holder, *, local: bool) -> str | None:
 
 
 def command(holder: Holder) -> str | None:
-    """Command line without secrets, or the title; None where neither is known."""
+    """Return the command without secrets, else the title."""
     shown = " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
     return shown and visible(shown)

@@ -1,4 +1,4 @@
-"""The holders as a table for people, from 60 columns on."""
+"""The holders as a table, from 60 columns."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _INDENT = "           "
 def table(
     gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
 ) -> str:
-    """All GPUs, with an end that sums up."""
+    """Return the table with a summary."""
     if not gpus:
         return f"no GPUs: {note}"
     columns -= 1

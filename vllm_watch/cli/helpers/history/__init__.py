@@ -1,1 +1,1 @@
-"""What a Prometheus has stored, judged: replay --prometheus."""
+"""replay --prometheus: judge a Prometheus' stored metrics."""

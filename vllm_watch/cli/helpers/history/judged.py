@@ -1,4 +1,4 @@
-"""What judging the history of one target found, in little memory, and how its alerts compare with that. Pure."""
+"""A target's judged history in bounded memory, compared with its alerts. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""Kept of one target; the first ones. Weeks of the worst server have some hundreds."""
+"""Per target, the first ones; weeks of the worst server have some hundreds."""
 
 NEAR_SECONDS = 300.0
-"""An alert that begins so long before an incident or ends so long after it is of it: rules have a `for`, and both
-look at other moments."""
+"""Alerts this close to an incident belong to it: rules have a `for`, and sample at other times."""
 
 
 @dataclass(slots=True)
@@ -29,11 +28,10 @@ class Judged:
     first_t: float | None = None  # Unix seconds
     last_t: float | None = None
     left_out: int = 0  # incidents beyond INCIDENTS_MAX
-    incidents: dict[str, Incident] = field(default_factory=dict)  # as they were last, by id
-    _gaps: Counter[int] = field(default_factory=Counter)  # seconds between looks
+    incidents: dict[str, Incident] = field(default_factory=dict)  # by id, last state
+    _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
-        """Count one scrape and what came of it."""
         if self.last_t is not None and len(self._gaps) < INCIDENTS_MAX:
             self._gaps[round(observation.t - self.last_t)] += 1
         self.first_t = observation.t if self.first_t is None else self.first_t
@@ -43,7 +41,7 @@ class Judged:
         self.learn(events)
 
     def learn(self, events: Iterable[IncidentEvent]) -> None:
-        """Keep each incident as it was last."""
+        """Keep last states."""
         for event in events:
             if event.incident.id in self.incidents or len(self.incidents) < INCIDENTS_MAX:
                 self.incidents[event.incident.id] = event.incident
@@ -52,13 +50,13 @@ class Judged:
 
     @property
     def interval_seconds(self) -> float | None:
-        """Between scrapes, mostly."""
+        """Return the most frequent one."""
         return float(self._gaps.most_common(1)[0][0]) if self._gaps else None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident: where, from when to when (None: it lasts), and for how long no alert fired."""
+    """One incident with its end (None: open) and its time without alerts."""
 
     target: str
     incident: Incident
@@ -73,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All incidents, oldest first, and the alerts of these targets, with those that fired at healthy times."""
+    """Incidents, oldest first, alerts, and those at healthy times."""
 
     found: tuple[Found, ...]
     firings: tuple[Firing, ...]
@@ -83,7 +81,7 @@ class Compared:
 def compared(
     judged: Sequence[Judged], firings: Sequence[Firing], watched: Sequence[Labels]
 ) -> Compared:
-    """Lay alerts and incidents beside each other; `watched` are the labels of vllm_watch_target_info."""
+    """`watched`: labels of vllm_watch_target_info."""
     of_target = [(one, _about(one.target.labels, firings, watched)) for one in judged]
     concerned = {id(each) for _, its in of_target for each in its}
     found, needed = [], set()
@@ -106,9 +104,9 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """The alerts about the target to which Prometheus gave these labels.
+    """Return the alerts about the target with these Prometheus labels.
 
-    Those of vllm-watch have its own instance: vllm_watch_target_info leads from their labels to the target.
+    vllm-watch's alerts have its own instance: vllm_watch_target_info maps them to targets.
     """
     its = [info for info in watched if _is_at(given, info)]
     return [
@@ -118,7 +116,7 @@ def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) 
 
 
 def _concerns(firing: Firing, given: Labels) -> bool:
-    """Return True if it names this instance or pod; one that names none, if it names the job or vLLM."""
+    """True if it names this instance or pod, else the job or vLLM."""
     labels = firing.labels
     for name in ("instance", "pod"):
         if name in labels and name in given:
@@ -129,14 +127,14 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 
 def _names(labels: Labels, info: Labels) -> bool:
-    """Return True if an alert is about this target of vllm-watch: about it, its group, or all targets of the job."""
+    """True for a vllm-watch alert about this target, its group, or its job's targets."""
     if "target" not in labels and ("job" not in labels or "instance" in labels):
         return False  # about a watcher, or not from one
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """Return True if both are one server: the same pod, or the same host and port. Loopback is the watcher's host."""
+    """True for the same pod, or the same host and port. Loopback is the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))
@@ -151,7 +149,7 @@ def _host_and_port(instance: str) -> tuple[str, str]:
 
 
 def _covered(spans: list[tuple[float, float]], begin_t: float, end_t: float) -> float:
-    """How much of a time some of the spans cover (s)."""
+    """Return the seconds covered by spans."""
     covered, at_t = 0.0, begin_t
     for first_t, last_t in sorted(spans):
         first_t, last_t = max(first_t, at_t), min(last_t, end_t)  # noqa: PLW2901

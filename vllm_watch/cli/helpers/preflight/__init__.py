@@ -1,1 +1,1 @@
-"""What `preflight` gathers and prints."""
+"""Facts and output of `preflight`."""

@@ -1,4 +1,4 @@
-"""Gathers what can be known of a launch without the GPUs: its flags, files, software, host."""
+"""Gather a launch's flags, files, software and host."""
 
 import argparse
 import os
@@ -49,10 +49,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
-    """Everything but the GPUs.
-
-    Raises: WatchError, where the words are no launch of vLLM or its configuration file cannot be read.
-    """
+    """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
     parts = split(words, environment)
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
@@ -104,7 +101,7 @@ def _flags(command: Command, model: Model, release: Release) -> Flags:
 def _release(version: str | None) -> Release | None:
     try:
         return None if version is None else parse_release(version)
-    except WatchError:  # a build of somebody's own: "dev"
+    except WatchError:  # a custom build: "dev"
         return None
 
 
@@ -122,7 +119,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Who listens on the port, and the next port on which nobody does; None: cannot be read."""
+    """Return the port's listeners (None: unreadable), and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:
@@ -141,7 +138,7 @@ def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Liste
 
 
 def _owners(inodes: set[int], procfs: Path) -> dict[int, int]:
-    """Socket's inode → the first process that has it open, of those whose files may be read."""
+    """Map socket inodes to the first readable process with each open."""
     found: dict[int, int] = {}
     for pid in sorted(int(each) for each in os.listdir(procfs) if each.isdecimal())[:_PIDS_MAX]:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""This host's GPUs for a preflight: looked at until the holders can be judged, and until memory is free."""
+"""This host's GPUs, polled until judged, and until memory is free."""
 
 import asyncio
 import time
@@ -18,22 +18,21 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 WAIT_LOOK_SECONDS = 1.0
-"""Between two looks while memory is waited for: each costs milliseconds, and a container waits to start."""
+"""Between polls while waiting for memory: each costs milliseconds."""
 
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60
 
 
 class GpuLooks:
-    """Looks at the GPUs, and remembers what each process did."""
+    """Polls GPUs and keeps processes' history."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
-        logs.configure(LogSettings(level="error"))  # what a poll has to say stands in the findings
+        logs.configure(LogSettings(level="error"))  # the findings show poll errors
         self._source = NvmlSource(GpuSettings(), ProcReader(procfs))
         self._judge = HolderJudge(BRIEF)
 
     async def look(self, facts: Facts) -> Facts:
-        """The facts with what is so now."""
         reading = await self._source.read()
         gpus = trace_gpus.known(reading)
         text = reading.text or ("" if gpus else "the driver lists none: none was given to this container")  # fmt: skip
@@ -50,14 +49,13 @@ class GpuLooks:
         return replace(facts, gpus=judged, gpus_text=text, software=software, commands=said)
 
     async def close(self) -> None:
-        """Let go of the driver."""
         await self._source.close()
 
 
 async def with_gpus(
     looks: GpuLooks, facts: Facts, wait_seconds: float, tell: Callable[[str], None]
 ) -> Facts:
-    """Look until it is clear who holds what; with `wait_seconds` until the launch has its memory."""
+    """Poll until judged; with `wait_seconds`, until memory is free."""
     began_s = time.monotonic()
     facts = await looks.look(facts)
     told, told_s, seen = "", began_s, 1
@@ -65,7 +63,7 @@ async def with_gpus(
         waited_s = time.monotonic() - began_s
         waits_for = memory_missing(facts)
         waits = bool(waits_for) and waited_s < wait_seconds
-        # Whoever stands in the way is judged only after some looks; nobody there: one is enough.
+        # Judging holders takes several polls; without any, one is enough.
         if not waits and (not waits_for or seen >= LOOKS):
             if told:
                 tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip

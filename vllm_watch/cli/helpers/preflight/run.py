@@ -1,4 +1,4 @@
-"""What `vllm-watch preflight` does: find out, judge, say, and become vLLM where that was asked for."""
+"""`vllm-watch preflight`: gather, judge, print, exec."""
 
 import asyncio
 import json
@@ -18,12 +18,12 @@ from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
 from vllm_watch.support.visible import visible, visible_lines
 
-_TERMINATED = 128 + signal.SIGTERM  # as shells say it
+_TERMINATED = 128 + signal.SIGTERM  # as in shells
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was asked for on the command line."""
+    """The command line's arguments."""
 
     words: tuple[str, ...]
     as_json: bool
@@ -32,11 +32,11 @@ class Order:
 
 
 def preflight(order: Order) -> int:
-    """Do it; the exit status, unless this process became vLLM."""
-    # As a container's first process we would not be ended by SIGTERM without a handler of our own.
+    """Return the exit status, unless it execs vLLM."""
+    # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ), will_exec=order.execute)
-    if order.wait_seconds:  # it tells what it waits for itself
+    if order.wait_seconds:  # it prints its own progress
         facts = asyncio.run(_with_gpus(known, order.wait_seconds))
     else:
         with progress.waiting("looking at who uses the GPUs"):
@@ -73,7 +73,6 @@ _END = "\033[0m"
 
 
 def _lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
-    """A line for each finding, with its fixes below, and the end in one line."""
     found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
     return [
         f"launch: {visible(facts.command.shown())}",
@@ -113,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Python ignores two signals, and who is exec'd would go on ignoring them."""
+    """Restore signals that Python ignores, which exec would pass on."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Which vLLM and PyTorch a command would run, read from what pip left beside it: nothing is run or imported."""
+"""A command's vLLM and PyTorch, from pip's metadata; nothing is run or imported."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
-    """What is installed beside the command that would be run."""
+    """Return the software installed with the executable."""
     found = shutil.which(command.executable, path=command.environment.get("PATH"))
     if found is None:
         return Software(device=command.text("device"))
@@ -37,7 +37,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
 
 
 def _prefixes(found: Path) -> list[Path]:
-    """Where its packages may be: that of the interpreter in its first line, and its own."""
+    """Return prefixes: the shebang's interpreter's, then its own."""
     own = found.parent.parent
     try:
         with regular_file.opened(found) as file:
@@ -51,7 +51,7 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _versions(prefix: Path) -> dict[str, str]:
-    """Distribution → version, by the folders that pip names so."""
+    """Return versions by distribution, from pip's .dist-info folders."""
     found: dict[str, str] = {}
     for pattern in _PACKAGES:
         for folder in prefix.glob(f"{pattern}/*.dist-info"):
@@ -61,7 +61,7 @@ def _versions(prefix: Path) -> dict[str, str]:
 
 
 def _has_plugins(prefix: Path) -> bool:
-    """Whether a package beside vLLM is a plugin of it; one that cannot be read counts as none."""
+    """Return True for a vLLM plugin; unreadable packages are not counted."""
     for pattern in _PACKAGES:
         for path in prefix.glob(f"{pattern}/*.dist-info/entry_points.txt"):
             if path.parent.name.startswith("vllm-") or not path.is_file():
@@ -73,7 +73,7 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """2.8.0+cu128 says it; the index's own build has the runtime as a package of its own."""
+    """Return CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

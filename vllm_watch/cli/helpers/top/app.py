@@ -1,4 +1,4 @@
-"""The live view: a header, the engines, the GPUs, and what is known of the engine under the cursor."""
+"""The live view: header, engines, GPUs, details."""
 
 import asyncio
 import time
@@ -18,29 +18,29 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
-_INTERVAL_SECONDS = 2.0  # a person reads no faster, and the daemon looks every few seconds anyway
+_INTERVAL_SECONDS = 2.0  # the daemon scrapes every few seconds
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # lines; below, how the watcher does is left out
-_GPU_SHARE = 4  # GPUs take at most this part (a quarter) of the height
+_LOW_HEIGHT = 16  # lines; below, without the watcher's state
+_GPU_SHARE = 4  # a quarter of the height
 
 
 class Source(Protocol):
-    """A daemon that can be asked; raises WatchError where it does not answer."""
+    """A daemon's API. Raises WatchError if it does not answer."""
 
     url: str
 
     async def status(self) -> Status:
-        """Return everything at this moment."""
+        """Return the current status."""
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Return the charts of a target's engines."""
+        """Return a target's charts by engine."""
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class TopApp(App[None]):
-    """Asks the daemon every two seconds and shows what it said last."""
+    """Polls the daemon every two seconds."""
 
     CSS = """
     Screen { layers: base; }
@@ -53,7 +53,7 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
-        Binding("ctrl+c", "quit", "quit", priority=True),  # as every other command ends
+        Binding("ctrl+c", "quit", "quit", priority=True),  # as in other commands
         Binding("up,k", "move(-1)", "up"),
         Binding("down,j", "move(1)", "down"),
         Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
@@ -69,7 +69,7 @@ class TopApp(App[None]):
         Binding("escape", "leave", "all"),
     ]
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = None  # keys belong to the rows until a filter is asked for
+    AUTO_FOCUS = None  # until a filter is opened
 
     def __init__(self, source: Source, interval_seconds: float = _INTERVAL_SECONDS) -> None:
         super().__init__(ansi_color=True)
@@ -77,23 +77,22 @@ class TopApp(App[None]):
         self._interval_seconds = interval_seconds
         self._status: Status | None = None
         self._problem: str | None = None
-        self._answered_s: float | None = None  # monotonic time of the last answer
+        self._answered_s: float | None = None  # monotonic
         self._curves = top_rows.Curves()
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []
-        self._selected: str = ""  # name of the row under the cursor: it stays there when rows move
-        self._chosen = False  # did a person choose it? Until then the cursor is on what is worst
-        self._drawn: dict[str, tuple[object, ...]] = {}  # by part
+        self._selected: str = ""  # row's name, which the cursor follows
+        self._chosen = False  # False: on the worst row
+        self._drawn: dict[str, tuple[object, ...]] = {}  # part → drawn content
         self._sort = "urgency"
         self._wanted = ""
-        self._first = 0  # place of the first row on the screen
-        self._opened = ""  # name of the row that is opened; empty: none
+        self._first = 0  # first visible row
+        self._opened = ""  # name of the opened row, or ""
         self._helps = False
-        self._scrolled = 0  # lines of what is opened that are above the screen
+        self._scrolled = 0  # lines scrolled off
         self._charts: Mapping[str, Charted] = {}
 
     def compose(self) -> ComposeResult:
-        """Lay out the parts from top to bottom."""
         yield Static(id="header")
         yield Static(id="wrong")
         yield Static(id="engines")
@@ -104,21 +103,18 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Begin to ask; redraw once a second, so that ages grow while nothing answers."""
+        """Redraw every second, so that ages grow while nothing answers."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 
     async def on_unmount(self) -> None:
-        """End the connection."""
         await self._source.close()
 
     def on_resize(self) -> None:
-        """Fit what is shown to the new size."""
         self.draw()
 
     @property
     def known(self) -> Status | None:
-        """What the daemon said last; None before its first answer."""
         return self._status
 
     async def _ask_for_ever(self) -> None:
@@ -127,7 +123,6 @@ class TopApp(App[None]):
             await asyncio.sleep(self._interval_seconds)
 
     async def look(self) -> None:
-        """Ask once, and draw what came of it."""
         try:
             status = await self._source.status()
         except WatchError as error:
@@ -150,8 +145,7 @@ class TopApp(App[None]):
         return next((row for row in self._rows if row.name == self._opened), None)
 
     def draw(self) -> None:
-        """Draw everything from what is known now."""
-        # An answer that comes while the screen is taken down, part by part, finds some of it gone.
+        # During teardown parts of the screen are gone.
         if not self.is_running:
             return
         width, height = self.size
@@ -167,13 +161,13 @@ class TopApp(App[None]):
             parts["#engines"] = self._engines(width, room, selected)
         for place, part in parts.items():
             drawn = (part.plain, str(part.style), tuple(part.spans))
-            if drawn != self._drawn.get(place):  # what is the same is not written again: no flicker
+            if drawn != self._drawn.get(place):  # no flicker
                 self._drawn[place] = drawn
                 self.query_one(place, Static).update(part)
                 self.query_one(place).display = bool(part.plain)
 
     def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
-        """All but the engines, which get what is left of the height."""
+        """Return all parts but the engines, which get the remaining height."""
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
         gpus = status.gpus if status else None
@@ -190,7 +184,7 @@ class TopApp(App[None]):
         }  # fmt: skip
 
     def _in_place(self, width: int, height: int) -> Text:
-        """What stands in place of the list: the keys, or the opened target."""
+        """Return the keys, or the opened target."""
         row, status = self._opened_row(), self._status
         if self._helps:
             lines = top_opened.help_lines(status, width)
@@ -209,7 +203,7 @@ class TopApp(App[None]):
         visible = height - 1
         first = min(max(0, selected - visible // 2), max(0, len(self._shown) - visible))
         below = self._shown[first + visible :]
-        if below and visible > 1:  # the last line stands for what is not shown
+        if below and visible > 1:  # summarizes hidden rows
             visible -= 1
             below = self._shown[first + visible :]
         self._first = first
@@ -238,7 +232,7 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, or scroll what is opened."""
+        """Move the cursor, or scroll the opened view."""
         if self._helps or self._opened:
             self._scrolled = max(0, self._scrolled + rows)
             self.draw()
@@ -248,17 +242,14 @@ class TopApp(App[None]):
             self.draw()
 
     def action_sort(self, step: int) -> None:
-        """Sort by the next key, or by the one before."""
         names = list(top_rows.SORTS)
         self.action_sort_by(names[(names.index(self._sort) + step) % len(names)])
 
     def action_sort_by(self, name: str) -> None:
-        """Sort by this key."""
         self._sort = name
         self.draw()
 
     async def action_open(self) -> None:
-        """Open the target under the cursor."""
         self._helps, self._scrolled = False, 0
         if self._shown and not self._opened:
             self._opened = self._shown[self._cursor()].name
@@ -267,12 +258,11 @@ class TopApp(App[None]):
         self.draw()
 
     def action_help(self) -> None:
-        """Show the keys, or hide them."""
         self._helps, self._scrolled = not self._helps, 0
         self.draw()
 
     def action_leave(self) -> None:
-        """Close what is opened; without that, show all rows again."""
+        """Close the opened view, or clear the filter."""
         if not self._helps and not self._opened:
             self.action_unfilter()
         elif self._helps:
@@ -282,7 +272,7 @@ class TopApp(App[None]):
             self.draw()
 
     async def on_click(self, event: events.Click) -> None:
-        """Select the row under the pointer, open it if it was selected; titles sort."""
+        """Select a row, or open it if selected; titles sort."""
         place = event.screen_y - self.query_one("#engines").region.y - 1
         if self._helps:
             self.action_help()
@@ -298,33 +288,27 @@ class TopApp(App[None]):
             self.draw()
 
     def on_mouse_scroll_down(self) -> None:
-        """Move down."""
         self.action_move(1)
 
     def on_mouse_scroll_up(self) -> None:
-        """Move up."""
         self.action_move(-1)
 
     def action_filter(self) -> None:
-        """Ask for the text that rows must contain."""
         field = self.query_one("#filter", Input)
         field.add_class("shown")
         field.focus()
         self.draw()
 
     def action_unfilter(self) -> None:
-        """Show all rows again."""
         self.query_one("#filter", Input).value = ""
         self._wanted = ""
         self._leave_filter()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
         self._wanted = event.value
         self.draw()
 
     def on_input_submitted(self) -> None:
-        """Keep the filter, and give the keys back to the rows."""
         self._leave_filter()
 
     def _leave_filter(self) -> None:

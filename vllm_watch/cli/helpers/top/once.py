@@ -1,4 +1,4 @@
-"""The live view's story told once: as text for a pipe, a log or a mail, or as one JSON object for a program."""
+"""One snapshot of the live view, as text or JSON."""
 
 import asyncio
 import json
@@ -16,16 +16,16 @@ from vllm_watch.cli.helpers.top.plain import Text
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
-_PIPE_COLUMNS = 2000  # nothing is cut off for a file or a mail
-_HEADER_COLUMNS = 160  # and rules: they fill the width
-_HEIGHT = 200  # lines: nothing scrolls, so what is wrong is told whole
-_ENGINES_MAX = 40  # of those that are well; what is ill is all told
-# No incident yet, and perhaps a wrong address: what answered is told.
+_PIPE_COLUMNS = 2000  # no cuts
+_HEADER_COLUMNS = 160  # of header and rules
+_HEIGHT = 200  # lines: show all troubles
+_ENGINES_MAX = 40  # more if more have incidents
+# Perhaps a wrong address: show what answered.
 _UNSEEN = ("unknown", "starting")
 
 
 async def ask(daemon: Daemon) -> Status:
-    """Ask once. Raises WatchError where the daemon does not answer."""
+    """Return the status. Raises WatchError."""
     try:
         return await daemon.status()
     finally:
@@ -33,7 +33,7 @@ async def ask(daemon: Daemon) -> Status:
 
 
 def show(daemon: Daemon, *, as_json: bool) -> None:
-    """Print what there is to tell now. Raises WatchError where the daemon does not answer."""
+    """Print the snapshot. Raises WatchError."""
     status = asyncio.run(ask(daemon))
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
@@ -41,7 +41,7 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
     width = terminal.columns(elsewhere=_PIPE_COLUMNS)
     write = _writer(width)
     for part in parts(daemon.url, status, width):
-        # A line is as wide as its text: blanks behind it are only in the way of a log.
+        # Trailing blanks clutter a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
@@ -50,7 +50,7 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
 
 
 def _writer(width: int) -> Callable[[Text], None]:
-    """Return what prints a line: in colours where rich is installed and the terminal takes them."""
+    """Coloured if rich and the terminal allow."""
     colours = terminal.takes_colours(sys.stdout)
     if not colours:
         return lambda line: _print(line, width)
@@ -68,11 +68,11 @@ def _print(line: Text, width: int) -> None:
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:
-    """Return the panels from top to bottom, those that say nothing left out."""
+    """Return non-empty panels."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape makes no curve, which is the column without a title.
+    # One scrape has no curve (the column without a title).
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]
@@ -91,7 +91,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
 
 
 def as_data(status: Status) -> dict[str, Any]:
-    """Return the same for a program: what is wrong, the engines, stale GPU memory, restarts, the watcher."""
+    """Return the same as JSON."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     return {
         "t": status.t,

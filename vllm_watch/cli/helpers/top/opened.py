@@ -1,4 +1,4 @@
-"""What is shown in place of the list: one target with its charts and the processes on its GPUs, or the keys."""
+"""One target with charts and GPU processes, or the keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,9 +14,9 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # as many missing scrapes are a gap, fewer are bridged
+_GAP_POINTS = 3  # fewer missing scrapes are bridged
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_DEPTH_MAX = 8  # of a tree of processes
+_DEPTH_MAX = 8  # of a process tree
 
 CHARTS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("Tokens/s", "current_generation_tokens_per_second", text.count),
@@ -44,7 +44,7 @@ _NOTES = (
 
 
 def help_lines(status: Status | None, width: int) -> list[Text]:
-    """Return the keys, and how to read the columns."""
+    """Return the keys and the columns' meaning."""
     lines = [rule(" Keys ", width)]
     for key, does in KEYS:
         lines.append(Text(f"  {key:20} ", "bold", no_wrap=True).append(does, "none"))
@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """Return an opened target: `told` of it, its charts, its GPUs with their processes."""
+    """Return `told`, charts, and GPUs with processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))
@@ -85,7 +85,6 @@ def _charts(charted: Charted | None, width: int) -> list[Text]:
 def _chart(
     charted: Charted, title: str, name: str, show: Callable[[float | None], str], width: int
 ) -> list[Text]:
-    """A title with the value now, and the curve over its axis."""
     values = _columns(charted, name, max(1, width - _LABEL_COLUMNS))
     known = [value for value in values if value is not None]
     top = max(known, default=0.0)
@@ -107,7 +106,7 @@ def _cell(value: float | None, top: float, level: int) -> str:
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """The mean of each column's points; a short silence is bridged, a long one is a gap."""
+    """Column means; short silences are bridged."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -140,7 +139,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents before their children, the largest first."""
+    """Yield parents first, then the largest."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

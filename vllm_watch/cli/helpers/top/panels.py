@@ -1,4 +1,4 @@
-"""The parts around the engines: header, GPUs with who holds them (what is stale first), the keys."""
+"""Header, GPUs with holders, keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedRe
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
-_OLD_SECONDS = 6.0  # three answers missed
-_HOLDERS_MAX = 4  # named on a GPU's line; the others are counted
+_OLD_SECONDS = 6.0  # three polls missed
+_HOLDERS_MAX = 4  # more are counted
 _BAR_WIDTHS = (8, 30)
 
 
 def header(
     url: str, status: Status | None, problem: str | None, age_seconds: float | None, width: int
 ) -> Text:
-    """Return who is looked at, how many are in which state, and how old all this is."""
+    """Return daemon, targets per state, and age."""
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # as on the page: rows are engines
+    states = Counter(target.state for target in status.targets)  # as on the page; rows are engines
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, and who holds its memory where there is room or where some of it is stale."""
+    """Return a line per GPU, with holders if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # Those that are lost and those with stale memory first: there may be room for few.
+    # Room may be short: lost and stale first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:
@@ -81,7 +81,7 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
-    """Who holds what nobody uses and how to get it back, then who else holds memory."""
+    """Return stale holders with remedies first."""
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted
@@ -106,7 +106,7 @@ def _stale_line(who: str, remedy: str) -> Text:
 
 
 def rule(title: str, width: int) -> Text:
-    """Return a line across the screen with a title in it."""
+    """Return a full-width line with a title."""
     return Text(title.center(width, "─")[:width], "bright_black")
 
 
@@ -120,7 +120,7 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     shown.append(
         text.fit((gpu.name or "GPU").removeprefix("NVIDIA "), min(24, max(14, width // 6))) + " "
     )
-    # In one colour: vLLM fills a GPU on purpose.
+    # vLLM fills a GPU on purpose.
     shown.append(text.bar(ratio, min(high, max(low, width // 6)), "blue"))
     shown.append(
         f" {text.gib(used):>5}/{text.gib(total)} GiB  util {text.percent(gpu.utilization_ratio):>4}"
@@ -164,12 +164,12 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
 
 
 def command(process: JudgedProcess) -> str:
-    """Return what it is called."""
+    """Return its short name."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
 def keys(sort: str, wanted: str, rows: int, width: int, *, opened: bool = False) -> Text:
-    """Return which keys do what, and what is being sorted and filtered by."""
+    """Return the keys, current sort and filter."""
     shown = Text(no_wrap=True, overflow="crop")
     of_list = (("↑↓", "select"), ("enter", "open"), ("s", f"sort: {sort}"), ("/", "filter"), ("esc", "all"))  # fmt: skip
     of_opened = (("↑↓", "scroll"), ("esc", "back"))

@@ -1,4 +1,4 @@
-"""Text without colours, in place of rich's where that is not installed: `top --once` and `--json` need no extra."""
+"""Colourless stand-in for rich's Text: `top --once` and `--json` need no extra."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """As much of rich.text.Text as `top` uses; styles are accepted and dropped."""
+    """The part of rich.text.Text that `top` uses; styles are ignored."""
 
     spans: tuple[()] = ()
 
@@ -20,11 +20,10 @@ class PlainText:
 
     @property
     def cell_len(self) -> int:
-        """Columns that it takes."""
+        """Return its width in columns."""
         return len(self.plain)
 
     def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
-        """Add to its end."""
         self.plain += text if isinstance(text, str) else text.plain
         return self
 
@@ -34,18 +33,15 @@ class PlainText:
             self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
 
     def join(self, parts: "Iterable[PlainText]") -> "PlainText":
-        """Return the parts with this text between them."""
         return PlainText(self.plain.join(part.plain for part in parts))
 
     def split(self, separator: str) -> "list[PlainText]":
-        """Return what stands between separators."""
         return [PlainText(part) for part in self.plain.split(separator)]
 
     def stylize(self, _style: str) -> None:
-        """Accept a style."""
+        """Ignore a style."""
 
     def rstrip(self) -> None:
-        """Drop the blanks at its end."""
         self.plain = self.plain.rstrip()
 
 

@@ -1,4 +1,4 @@
-"""What is planned and was done about restarts, in the sentences of the status page: why not now, what it brought."""
+"""Restarts in the status page's sentences."""
 
 from datetime import UTC, datetime
 
@@ -12,9 +12,9 @@ _TRIGGERS = {
 
 
 def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> list[str]:
-    """Return what there is to say of a target's restarts at Unix time `t`, the most urgent first.
+    """Return sentences at Unix time `t`, the most urgent first.
 
-    `incident`: id of the one beside which it is told, where a dry run for another says nothing; None: all is told.
+    `incident`: id of the one shown, which hides dry runs for others; None: all.
     """
     if plan is None:
         return []
@@ -51,7 +51,7 @@ def _wished(wish: Waiting) -> list[str]:
 
 
 def _until(said: str, t: float | None) -> str:
-    """When a gate will be asked again, unless its text says a time itself."""
+    """Return a gate's next check, unless its text has a time."""
     if t is None or "Z" in said:
         return ""
     return f" Checked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."

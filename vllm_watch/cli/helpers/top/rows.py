@@ -1,4 +1,4 @@
-"""The engines as rows: what stands in which column, which columns fit, how rows are sorted and filtered."""
+"""The engines as rows."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -11,24 +11,24 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
-POINTS_MAX = 60  # of a curve: as wide as it is ever drawn
-_STALE_INTERVALS = 3  # as many looks missed in a row are no accident
+POINTS_MAX = 60  # maximum width of a curve
+_STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
 @dataclass(slots=True)
 class Row:
-    """One engine, or a target that shows none."""
+    """One engine, or a target without engines."""
 
     target: TargetStatus
     engine: EngineSignals | None
-    several: bool  # has the target more engines than this one?
-    age_seconds: float | None  # since the daemon looked at it
+    several: bool  # there are other engines
+    age_seconds: float | None  # since the last scrape
     curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
 
     @property
     def name(self) -> str:
-        """The target's name, with the engine where there are several."""
+        """Return the target's name, with the engine if there are several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
@@ -37,46 +37,42 @@ class Row:
 
     @property
     def state(self) -> str:
-        """What it is doing, in one word."""
         return self.engine.state if self.engine else self.target.state
 
     @property
     def still(self) -> bool:
-        """Does it do nothing now?"""
         return self.down or self.state == "stalled"
 
     @property
     def down(self) -> bool:
-        """Is it, or its server, down?"""
+        """Return True if it or its server is down."""
         return "down" in (self.state, self.target.state)
 
     @property
     def model(self) -> str:
-        """The model it serves; empty when unknown."""
+        """Return the model's name, or ""."""
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
 
     @property
     def stale(self) -> bool:
-        """Is what it shows older than it should be?"""
         limit = _STALE_INTERVALS * self.target.interval_seconds
         return self.age_seconds is not None and self.age_seconds > limit
 
     def matches(self, wanted: str) -> bool:
-        """Does any of its words contain the text, in either case?"""
         words = (self.name, self.target.group, self.state, self.model, self.target.url)
         return any(wanted.lower() in word.lower() for word in words)
 
 
 @dataclass(slots=True)
 class Curves:
-    """The last generation rates of every engine that is still there."""
+    """Recent generation rates."""
 
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
     def rows(self, status: Status) -> list[Row]:
-        """Return a row per engine, each with its curve grown by what is new."""
+        """Return rows with updated curves."""
         kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
         rows: list[Row] = []
         for target in status.targets:
@@ -101,22 +97,22 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `rank`: the lower, the longer it stays when the terminal gets narrow."""
+    """A column; low ranks stay longest on narrow terminals."""
 
     title: str
     width: int
     rank: int
-    show: Callable[[Row, int], Text | str]  # with the width it has
+    show: Callable[[Row, int], Text | str]  # takes the width
     align: Literal["left", "right"] = "right"
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Of the last minute: of one that does nothing now it would look like work."""
+    """Show a last minute's rate unless down or stalled: it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """What it has now; what has died behind a live API server goes on showing what it had."""
+    """Show a value unless down: an engine dead behind a live API server keeps exporting."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 
@@ -130,7 +126,6 @@ def _tokens(row: Row, _: int) -> str:
 
 
 def _scrape(row: Row, _: int) -> str:
-    """How long ago; of one that was not answered that it failed."""
     signals = row.target.signals
     failed = signals is not None and not signals.up
     return "failed" if failed and not row.stale else text.age(row.age_seconds)
@@ -178,7 +173,7 @@ def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
 
 
 def _urgency(row: Row) -> tuple[float, str]:
-    """What wakes people before what does not, and of that the worst state; a whole server's is each engine's."""
+    """Sort paging incidents first, then the worst state; a server's count for its engines."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
     ranks = (severity_rank(each.severity) for each in row.target.incidents if not each.recovering)
@@ -187,7 +182,7 @@ def _urgency(row: Row) -> tuple[float, str]:
 
 
 def folded(rows: Sequence[Row]) -> Text:
-    """Return a line that stands for all these rows: how many are in which state."""
+    """Return counts per state."""
     states = Counter(row.state for row in rows)
     said = ", ".join(
         f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
@@ -206,12 +201,12 @@ SORTS: dict[str, Sort] = {
 
 
 def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
-    """Return the rows that match, in the order that was asked for."""
+    """Return the matching rows in order."""
     return sorted((row for row in rows if row.matches(wanted)), key=SORTS[sort])
 
 
 def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
-    """Return the columns that fit; what is left over goes to names, then to the curve."""
+    """Return those that fit; extra width goes to names, then to the curve."""
     chosen = list(_COLUMNS)
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
@@ -234,7 +229,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def titles(columns: Sequence[Column], width: int) -> Text:
-    """Return the line of titles, as wide as the terminal."""
+    """Return the line of titles."""
     cells = (
         text.fit(c.title, c.width) if c.align == "left" else c.title.rjust(c.width) for c in columns
     )
@@ -242,7 +237,7 @@ def titles(columns: Sequence[Column], width: int) -> Text:
 
 
 def line(row: Row, columns: Sequence[Column], *, selected: bool) -> Text:
-    """Return one row; what is stale is dim."""
+    """Return one row; stale ones are dim."""
     shown = Text(no_wrap=True, overflow="crop")
     for column in columns:
         value = column.show(row, column.width)

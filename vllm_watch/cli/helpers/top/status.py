@@ -1,4 +1,4 @@
-"""What a running daemon says at GET /api/v1/status, read into the records it was made of."""
+"""A daemon's API, parsed into records."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A holder of GPU memory with the daemon's verdict."""
+    """A holder with the daemon's verdict."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,17 +39,17 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with what of its memory is stale; None: not judged."""
+    """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
-    targets: tuple[str, ...] = ()  # that run there, as far as it is known
+    targets: tuple[str, ...] = ()  # known to run there
     stale_bytes: int | None = None  # of processes
-    unaccounted_bytes: int | None = None  # used, and held by no process that is seen
+    unaccounted_bytes: int | None = None  # by no visible process
     unaccounted: Judged | None = None
 
     @property
     def lost_bytes(self) -> int:
-        """What nobody uses, as far as it is known: of stale processes, and of nobody where that is judged stale."""
+        """Return stale bytes, with unaccounted ones if judged stale."""
         nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
         return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
 
@@ -63,38 +63,37 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident with the daemon's words for it."""
+    """An incident with the daemon's texts."""
 
     title: str = ""  # "Stalled: hang"
     first_step: str = ""
-    severity_reason: str = ""  # why it is a warning and not critical
-    restart_outcome: str = ""  # does a restart help?
+    severity_reason: str = ""  # why not critical
+    restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
     runbook_url: str = ""
 
     @property
     def to_do(self) -> str:
-        """What to do first, and where to read on."""
         where = " on the page" if self.runbook_url.startswith("/") else ""
         return f"{self.first_step} Runbook{where}: {self.runbook_url or self.runbook}"
 
 
 class SourceStatus(BaseModel):
-    """How the last call to one source ended."""
+    """Result of the last call to one source."""
 
     outcome: str = ""
     last_success_timestamp_seconds: float | None = None
 
 
 class StoreStatus(BaseModel):
-    """The state folder: could the last attempt be written, and why not."""
+    """Whether the state folder could be written at the last attempt."""
 
     ok: bool = True
     because: str | None = None
 
 
 def _incident(said: object) -> object:
-    """As the record has it: times under its own names, evidence for and against."""
+    """Convert to the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
@@ -102,7 +101,7 @@ def _incident(said: object) -> object:
         name: said.get(f"{name}_timestamp_seconds")
         for name in ("opened", "updated", "resolved", "ended", "closes")
     }
-    began_t = said.get("began_timestamp_seconds")  # not told by a watcher of before
+    began_t = said.get("began_timestamp_seconds")  # absent from older watchers
     return {
         **said,
         **{f"{name}_t": t for name, t in times.items()},
@@ -122,7 +121,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """What a log says a start failed of is told as `class`, which no field of ours can be called."""
+    """Rename a start failure's `class`, not a Python name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -130,7 +129,7 @@ def _signals(said: object) -> object:
 
 
 class TargetStatus(BaseModel):
-    """One target: who it is and its last signals, None before the first look."""
+    """Signals are None before the first scrape."""
 
     name: str
     url: str
@@ -142,26 +141,26 @@ class TargetStatus(BaseModel):
     advice: tuple[Advice, ...] = ()
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}
-    incidents: Incidents = ()  # the open ones, the worst first
+    incidents: Incidents = ()  # open ones, worst first
     restart: RestartPlan | None = None  # None: restarts are off
 
 
 class Status(BaseModel):
-    """Everything at one moment; keys that a newer daemon adds are not read."""
+    """Unknown keys are ignored."""
 
     version: str
-    t: float  # Unix seconds, by the daemon's clock
+    t: float  # daemon's clock
     window_seconds: float
     not_ready: str | None = None
     nothing_watched: str | None = None
     uptime_seconds: float | None = None
     sources: dict[str, SourceStatus] = {}  # of the daemon's host
-    store: StoreStatus | None = None  # None: there is no state folder
+    store: StoreStatus | None = None  # None: no state folder
     restarts: RestartState | None = None  # None: restarts are off everywhere
-    gpus: JudgedReading | None = None  # None: not looked at yet
+    gpus: JudgedReading | None = None  # None: not read yet
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
-    incidents: Incidents = ()  # of the watcher itself, and of what targets share
+    incidents: Incidents = ()  # of the watcher, or common to targets
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -178,7 +177,7 @@ class _Journal(BaseModel):
 
 
 class Charted(BaseModel):
-    """The charts of one engine: times, and by name of a signal its values."""
+    """One engine's times, and values by signal."""
 
     t: list[float]
     series: dict[str, list[float | None]]
@@ -189,7 +188,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why an incident is what it is; an empty text: it pages, or a restart is advised."""
+    """Why not critical, why no restart is advised; "" if it is."""
 
     no_page: str
     no_restart: str
@@ -197,7 +196,7 @@ class Explanation(BaseModel):
 
 
 class Explained(BaseModel):
-    """An incident with the way to its verdict."""
+    """An incident with the steps to its verdict."""
 
     id: str
     target: str
@@ -219,7 +218,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A running vllm-watch, asked over one connection that is kept."""
+    """A client with one kept connection."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -231,32 +230,28 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return the one that a command line names. Raises WatchError."""
+        """Return the command line's daemon. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Ask for the status.
-
-        Raises:
-            WatchError: no answer within five seconds, or one that is not vllm-watch's.
-        """
+        """Fetch the status. Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
-        # Those of the watcher itself belong to no target, and stand only there.
+        # The watcher's own are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Ask for the charts of a target's engines over the last ten minutes. Raises WatchError."""
+        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Ask for the journal since then (Unix seconds). Raises WatchError."""
+        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Ask for an incident and the way to its verdict. Raises WatchError."""
+        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:
@@ -272,19 +267,18 @@ class Daemon:
                 "is it running there?",
             ) from None
         try:
-            # In a thread: a thousand targets take longer to read than a key may wait.
+            # Parsing a thousand targets takes longer than a key may wait.
             return await asyncio.to_thread(kind.model_validate_json, body)
         except ValidationError:
             cause = f"{self.url} does not answer as vllm-watch does"
             raise WatchError(cause, "check the address, and that both are of one version") from None
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._session is not None:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
-        if session.closed:  # the screen was left between two questions
+        if session.closed:  # closed between two polls
             raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
         url = f"{self.url}/api/v1/{what}"
         async with session.get(

@@ -1,4 +1,4 @@
-"""What is wrong, first: the open incidents, the evidence of the chosen one and what to do, and how the watcher itself does."""
+"""Incidents, evidence and first step, and the watcher's own state."""
 
 import re
 import textwrap
@@ -14,25 +14,23 @@ from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
-_WRONG_SHARE = (
-    5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
-)
+_WRONG_SHARE = 5  # a fifth of the height; details a quarter
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 11
-_STALE_INTERVALS = 3  # as many looks missed in a row are no accident
-_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
+_STALE_INTERVALS = 3  # missed scrapes
+_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an error
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
-    """Return all that are open, those that wake people first."""
+    """Return them, paging ones first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
     found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
     return in_order(found.values())
 
 
 def wrong(status: Status | None, width: int, height: int) -> Text:
-    """Return a line for each open incident, the worst first, or that there is none."""
+    """Return a line each, worst first."""
     if status is None:
         return Text()
     incidents = open_incidents(status)
@@ -80,7 +78,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
 
 
 def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
-    """Return what is known of the chosen engine: the state's own sentence, what speaks for it, what to do."""
+    """Return state, evidence and first step."""
     if row is None or status is None:
         return Text()
     said = _sentence(row, status.t)
@@ -96,7 +94,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """Return the place of the row that the first open incident is about; the first where there is none."""
+    """Return the first open incident's row, else 0."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -105,7 +103,7 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
 
 
 def recovery(incident: ToldIncident, t: float) -> str:
-    """Return what is told of an incident whose trouble is gone: what it was, for how long, since when it is gone."""
+    """Return its kind, duration and end."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
     cost = (
@@ -125,14 +123,14 @@ def _sentence(row: Row, t: float) -> Text:
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
-    if row.stale and row.state != "down":  # which says since when it is silent
+    if row.stale and row.state != "down":  # "down" includes its duration
         sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
-    """What to do before what speaks for it: there may be room for few lines."""
+    """First step first: lines may be few."""
     incidents = incidents_of(row)
     lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
     told = top_restarts.lines(row.target.restart, t, lasting)
@@ -155,7 +153,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
 
 
 def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
-    """When it was worse than its summary says."""
+    """Return the worst time if worse than the summary."""
     most, first = incident.worst, next(iter(incident.evidence_for), None)
     if most is None or most.t == incident.updated_t or _share(most.evidence) == _share(first):
         return []
@@ -163,7 +161,7 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """How bad it is, without how many wait."""
+    """Return the share in the text, without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -173,7 +171,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Return the open ones of this engine or of its whole server, the worst first."""
+    """Return those of the engine or its server, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
@@ -181,13 +179,13 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
-    """Its text, and in brackets what that leaves out: the value, and what it would be if all were well."""
+    """Return its text, with value and expected value unless contained."""
     said, expected = visible(item.text or item.name), item.expected
     words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
     told = bool(_written(item.value, item.unit) & words)
     if expected in {None, 0} or _written(expected, item.unit) & words:
         return said
-    if told and isinstance(item.value, int | float):  # what is far from well its sentence says
+    if told and isinstance(item.value, int | float):  # the text covers it
         return said
     number = "" if told or item.value is None else f"{_number(item.value, item.unit)}, "
     return f"{said} ({number}expected {_number(expected, item.unit)})"
@@ -200,7 +198,7 @@ def _number(value: float | str | None, unit: str) -> str:
 
 
 def _written(value: float | str | None, unit: str) -> set[str]:
-    """The ways in which a sentence may write it."""
+    """Return its possible forms in a sentence."""
     if not isinstance(value, int | float):
         return {str(value)}
     number = value * 100 if unit == "ratio" else value
@@ -212,7 +210,7 @@ def _labelled(label: str, said: str) -> Text:
 
 
 def facts(row: Row, width: int) -> Text:
-    """Return what it is: model, address, version, room in the KV cache."""
+    """Return model, address, version, free KV cache."""
     signals, engine = row.target.signals, row.engine
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
@@ -231,7 +229,7 @@ def facts(row: Row, width: int) -> Text:
 
 
 def watcher(status: Status | None, width: int) -> Text:
-    """Return how the watcher itself does, in one line: what it cannot see or keep comes first."""
+    """Return one line, blind spots and errors first."""
     if status is None:
         return Text()
     troubles = [*watcher_troubles(status)]
@@ -249,7 +247,7 @@ def watcher(status: Status | None, width: int) -> Text:
 
 
 def _blind(status: Status) -> Iterable[str]:
-    """Which detectors cannot judge whom, the most blind first."""
+    """Yield the most blind first."""
     blind: dict[str, list[str]] = {}
     for target in status.targets:
         for slug, sight in target.detectors.items():
@@ -261,7 +259,7 @@ def _blind(status: Status) -> Iterable[str]:
 
 
 def watcher_troubles(status: Status) -> Iterable[str]:
-    """Yield what keeps the watcher from seeing, keeping or doing what it should."""
+    """Yield the watcher's own troubles."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
     late = sum(_late(target, status.t) for target in status.targets)
     if late:

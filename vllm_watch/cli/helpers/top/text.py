@@ -1,4 +1,4 @@
-"""Numbers, bars and curves in few characters; None is `-`: unknown is not zero."""
+"""Compact numbers, bars, curves; None is `-`, not zero."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ STATE_STYLES = {
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip
 SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
-# The order in which a tired person wants to see them.
+# Most urgent first.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
 _HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
@@ -25,7 +25,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return the text in exactly `width` characters, cut in the middle: both ends tell names apart."""
+    """Return exactly `width` characters, cut in the middle, as both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -36,7 +36,7 @@ def fit(text: str, width: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a count or rate in at most five characters: 7, 1.2k, 34k, 5.6M."""
+    """Return at most five characters: 7, 1.2k, 34k, 5.6M."""
     if value is None:
         return UNKNOWN
     for unit in ("", "k", "M", "G"):
@@ -49,14 +49,14 @@ def count(value: float | None) -> str:
 
 
 def p95(found: Quantiles) -> str:
-    """Return the 95th percentile; one in the lowest bucket is only known to be below its bound."""
+    """Return the 95th percentile; in the lowest bucket only its bound is known."""
     value, first = found.p95, found.first_bound
     below = value is not None and first is not None and value <= first
     return f"<{seconds(first)}" if below else seconds(value)
 
 
 def seconds(value: float | None) -> str:
-    """Return a time in at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
+    """Return at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
     if value is None:
         return UNKNOWN
     if value < 1:
@@ -73,18 +73,18 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """Return when it was, in UTC: the time of day, with the day where that was not today."""
+    """Return UTC, with the day unless today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
 
 def age(value: float | None) -> str:
-    """Return how old something is in at most six characters; what is fresh is `now`."""
+    """Return at most six characters; below 1 s `now`."""
     return "now" if value is not None and value < 1 else seconds(value and float(int(value)))
 
 
 def percent(ratio: float | None) -> str:
-    """Return a share of 1 in at most four characters."""
+    """Return at most four characters."""
     return UNKNOWN if ratio is None else f"{ratio * _HUNDRED:.0f}%"
 
 
@@ -94,7 +94,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar that is full at 1; without a style it is coloured by how full it is."""
+    """Return a bar, full at 1, coloured by fullness unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -107,7 +107,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return the last `width` values as a curve from zero to their largest; unknown leaves a gap."""
+    """Return a curve from zero to the maximum of the last `width` values; unknown leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
