@@ -56,7 +56,7 @@ CLAIMS = {
     # signatures
     "signs its request. A receiver refuses": ("restart/hooks/test_webhook.py::test_example_of_the_page_verifies",),
     # secrets
-    "or root's with a group that may read it (0440)": ("support/test_regular_file.py::test_whether_a_file_keeps_a_secret", "deploy/test_kubernetes.py::test_files_of_the_secret_serve_with_the_modes_that_they_get"),
+    "or be root's with a group that may read it (0440)": ("support/test_regular_file.py::test_whether_a_file_keeps_a_secret", "deploy/test_kubernetes.py::test_files_of_the_secret_serve_with_the_modes_that_they_get"),
     "are shown nowhere: logs, errors, metrics": ("test_secrets_stay_secret.py::test_no_secret_comes_out_anywhere", "support/test_redaction.py::test_secrets_are_hidden_by_one_list"),
     "the path of a webhook": ("support/test_redaction.py::test_the_path_of_a_webhook_is_hidden",),
     "with its control characters as escapes": ("support/test_visible.py::test_commands_show_them", "support/test_visible.py::test_the_log_shows_them"),

@@ -15,7 +15,7 @@ from tests.test_conventions import ROOT, SOURCES, tree
 from vllm_watch.clients import http_answer
 from vllm_watch.support import json_text, regular_file
 
-TABLE = "Every input, who writes it"
+TABLE = "Every input, its limits"
 NO_READER = {"number of engines and callers"}
 
 ONE_WAY: dict[ModuleType, tuple[str, ...]] = {
