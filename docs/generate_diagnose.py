@@ -66,8 +66,6 @@ Exit status: 0 nothing failed, 1 an error was found (`unknown` too), 2 not a log
 
 *Fails again*: with nothing changed, the same start fails again.
 
-| class | finding |
-|---|---|
 """
 
 LIVE = """\
@@ -129,7 +127,7 @@ def measure(name: str, cases: Path) -> None:
 def row(failure: Failure) -> str:
     """One class."""
     again = " (*fails again*)" if failure.deterministic else ""
-    return f"| `{failure.slug}` | {failure.sentence}{again} |\n"
+    return f"- `{failure.slug}`: {failure.sentence}{again}\n"
 
 
 def main() -> int:
