@@ -43,7 +43,7 @@ journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16
 The root is the first error of the last start in the log. Lines that only report a death ("EngineCore failed to start."), a worker that does
 not answer, or a failed request are the root only if nothing else is. INFO, WARNING and lines that carry users' prompts are not read.
 
-The class is that of this line, or `unknown`: it is never guessed. A cure is printed only if its condition (a phase, a number, a library) was read in this log.
+It never guesses a class (`unknown`), and prints a cure only if its condition was read in this log.
 
 Other results: `healthy`; `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
 progress for ten.

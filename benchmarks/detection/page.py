@@ -148,28 +148,21 @@ def table(figures: dict[str, Any]) -> list[str]:
 
 
 def scenario_table(figures: dict[str, Any]) -> list[str]:
-    """Our figures by scenario."""
+    """Return our figures by scenario, one line each; a figure that is the same in all is named once."""
     known = list(SCRIPTS)
     order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
     quiet = [name for name in order if _quiet(figures["scenarios"][name])]
     shown = {name: figures["scenarios"][name] for name in order if name not in quiet}
-    values = {
-        key: {value for of in shown.values() if (value := of[key]) is not None}
-        for key, _, _ in _SCENARIO_COLUMNS
-    }
-    alike = (
-        f"{title} {value:{form}}"
-        for key, title, form in _SCENARIO_COLUMNS if len(values[key]) == 1 for value in values[key]
-    )  # fmt: skip
-    columns = tuple(each for each in _SCENARIO_COLUMNS if len(values[each[0]]) > 1)
-    rows = [_line([name, *_cells(of, columns)]) for name, of in shown.items()]
-    nothing = f" No fault and no alarm: {', '.join(quiet)}." if quiet else ""
-    return [
-        *_titles("scenario", columns),
-        *rows,
-        "",
-        f"The same in all: {', '.join(alike)}.{nothing}",
-    ]
+    alike: list[str] = []
+    lines: list[str] = []
+    for key, title, form in _SCENARIO_COLUMNS:
+        values = {name: f"{of[key]:{form}}" for name, of in shown.items() if of[key] is not None}
+        if len(different := set(values.values())) > 1:
+            lines.append(f"- {title}: {', '.join(map(' '.join, values.items()))}")
+        else:
+            alike += [f"{title} {value}" for value in different]
+    lines += [f"- in all of them: {', '.join(alike)}"]
+    return [*lines, *([f"- no fault and no alarm: {', '.join(quiet)}"] if quiet else [])]
 
 
 def _quiet(figures: dict[str, float | None]) -> bool:
