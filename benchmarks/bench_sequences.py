@@ -45,7 +45,8 @@ def open_ratio(days: list[Told]) -> float:
 def row(name: str, days: list[Told]) -> str:
     judged = sum(len(each.judged) for each in days)
     advised = sum(len(each.advised_when_healthy) for each in days)
-    return f"| {name} | {judged} | {found(days):.1%} | {late(days)} | {advised} | {open_ratio(days):.2%} |"
+    wrong = f"; late pages {late(days)}, advice while healthy {advised}, healthy with a page open {open_ratio(days):.2%}"
+    return f"- {name}: {found(days):.1%} of {judged}{wrong if late(days) + advised + open_ratio(days) else ''}"
 
 
 def rules_of_today(days: dict[float, list[Told]]) -> str:
@@ -81,12 +82,10 @@ def main() -> int:
         days = {s: [each.result() for each in run] for s, run in runs.items()}
         shown = {s: each.result() for s, each in demos.items()}
     lines = [
-        "| scraped | faults | found | late pages | advice while healthy | healthy, with a page open |",
-        "|---|---|---|---|---|---|",
         *(row(f"every {s:g} s", days[s]) for s in INTERVALS),
         *(row(f"the demo, every {s:g} s", [shown[s]]) for s in INTERVALS),
         "",
-        "Late: from 10 s (two scrapes) after the end.",
+        "Not listed: late pages (from 10 s, two scrapes, after the end), advice or open pages while healthy, if none.",
         f"On the same days the rules of today {rules_of_today(days)}.",
     ]
     print("\n".join(lines))

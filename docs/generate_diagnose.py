@@ -96,8 +96,8 @@ def reliability() -> str:
     for _, name in STEPS:
         cells = (kept[each].get(name, [0, 0]) for each in kept)
         lines.append(f"| {name} | " + " | ".join(f"{right} of {count}" for right, count in cells) + " |")  # fmt: skip
-    unknown = "; ".join(f"{each}: {kept[each]['unknown']}" for each in kept)
-    return "\n".join(lines) + f"\n\n`unknown` claims nothing ({unknown})."
+    lines.append(f"| `unknown` | {' | '.join(str(kept[each]['unknown']) for each in kept)} |")
+    return "\n".join(lines)
 
 
 def measure(name: str, cases: Path) -> None:

@@ -45,8 +45,8 @@ _HEAD = """\
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-Compare our detectors with the rules that people use today: same labelled recordings, same scorer. `make bench` plays a third of the
-runs and prints the tables; `make bench-detection` plays all and writes this page. To score recordings of your own (`NAME.jsonl.gz` from
+Compare our detectors with the rules that people use today: same labelled recordings, same scorer. `make bench-detection` writes this page
+(`make bench`: a third of the runs). To score recordings of your own (`NAME.jsonl.gz` from
 `vllm-watch record`, each with a `NAME.truth.json`), run `python benchmarks/bench_detection.py DIR`; `--write DIR` writes examples of the format.
 
 ## What the figures mean
@@ -57,7 +57,7 @@ _RULES = """\
 - **Event**: one fault. Overload is counted apart from collapse, stall and down.
 - **Found**: an incident of that kind was open on that engine during the event, and not long before it.
 - **False alarm**: such an incident without an event, up to five minutes after one.
-- **Seconds to detection** count from the moment that users felt it, for events that were found.
+- **Seconds to detection** count from the moment that users felt it.
 - **Restart advice right**: advised if a restart cures the fault, never otherwise.
 
 Each rule is combined with two others: no answer for 60 s; no token for five minutes while requests run.
@@ -65,8 +65,7 @@ Each rule is combined with two others: no answer for 60 s; no token for five min
 ## Limits
 
 The lab's recordings come from our own simulated engines ([lab.md](lab.md)), against which the detectors were developed. They do **not**
-show how often a real fleet would be paged: step costs are linear and noise-free, one request mix per run, faults come one at a time and
-end. All runs together have {days:.1f} days.
+show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs have {days:.1f} days.
 """
 
 
@@ -74,8 +73,8 @@ _SEQUENCES = """\
 ## Faults in sequence
 
 `python benchmarks/bench_sequences.py` plays days of hangs, crashes, silent API servers, dead engine cores and slowdowns (20 s to 5 min
-long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found: an incident was
-active during the fault (faults of 45 s and four scrapes or more).
+long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found (scraped …): an incident
+was active during the fault (faults of 45 s and four scrapes or more).
 
 """
 
