@@ -16,14 +16,14 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-What vllm-watch does when an engine, its host, the driver or the process itself fails. Each row has tests against real processes,
-sockets and files (`make fault-removals`: without the code for a row its tests must fail; of 44 rows 41 did in one run on 2026-11-25, and three after their tests were fixed).
+Look up what vllm-watch reports, loses and recovers when an engine, its host, the driver or vllm-watch itself fails. Each row has tests against
+real processes, sockets and files, and `make fault-removals` shows that they fail without the code for their row.
 
-What was *acknowledged* (an incident, an attempt to restart, a notification) is never lost: it is on disk, or the state folder is
-reported as not kept. No engine that answers is called dead for a fault of the watcher's own host, and one that dies meanwhile is
-reported. A scrape that the watcher's host prevented ends as `watcher` (`vllm_watch_source_errors_total{reason="watcher"}`).
+An acknowledged incident, restart attempt or notification is never lost: it is on disk, or the state folder is reported as not kept. A fault of the
+watcher's own host never makes an answering engine dead: such a scrape ends as `watcher`
+(`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Unless told otherwise all other targets are served, only the gauges of a failing target are lost, and it recovers at the next scrape.
+Unless a row differs, the other targets are served, only the failing target's gauges are lost, and it recovers by itself.
 """
 
 
@@ -165,9 +165,13 @@ def page() -> str:
 
 def told(row: Row) -> str:
     """One fault: what is said, and what differs from the usual."""
-    usual = {ALL, NOTHING, BY_ITSELF, GAUGES, "all other targets", "nothing to recover"}
+    usual = {ALL, NOTHING, GAUGES, "all other targets", "nothing to recover", "–"}
     rest = (("Served", row.served), ("Lost", row.lost), ("Recovers", row.recovers))
-    more = "".join(f" *{name}*: {text}." for name, text in rest if text not in usual)
+    more = "".join(
+        f" *{name}*: {text}."
+        for name, text in rest
+        if text not in usual and not text.startswith(("by itself", "nothing, as above"))
+    )
     return f"- **{row.fault}**: {row.said}.{more}"
 
 
