@@ -79,7 +79,7 @@ def section(name: str, rows: list[str], common: set[str]) -> str:
 
 def option(row: str) -> str:
     """Return the first name of the option of a row."""
-    return row.split("`")[1].split()[0].rstrip(",")
+    return row.split("`")[1].split(maxsplit=1)[0].rstrip(",")
 
 
 def row(action: argparse.Action) -> str:

@@ -72,7 +72,7 @@ Each rule of today is played together with two more: no answer for 60 s; no toke
 
 ## What they cannot show
 
-The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), beside which the detectors were developed. They
+The lab's recordings are made by our own simulated engines ([lab](real-vllm.md#the-lab)), beside which the detectors were developed. They
 do **not** show how often a real fleet would be paged:
 
 - step costs are linear and noise-free: real steps scatter from half to several times the mean;
