@@ -17,7 +17,7 @@ FIGURES = Path(__file__).parent / "figures.json"
 
 _TOP = """# What it costs
 
-Plan CPU and memory for a watcher by this table: `make bench` prints it, `make bench-page` measures again and writes this page. Each target serves the whole
+Plan CPU and memory for a watcher by these figures: `make bench` prints them, `make bench-page` measures again and writes this page. Each target serves the whole
 `/metrics` of a real vLLM 0.32 (430 series), nearly all values changed at every scrape; the watcher is `vllm-watch run`, on one core."""
 
 _MIDDLE = """
