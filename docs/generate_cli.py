@@ -35,9 +35,12 @@ Every command with its options. `vllm-watch COMMAND --help` explains more, with 
 COMMON = """
 ## Options of many commands
 
+Connection options are `--url`, `--ca-file`, `--cert-file` and `--credentials-file`.
+
 """
 COMMON_TIMES = 2
-WORDS_MIN = 7  # of an option's help: a shorter one adds little to its name, and --help has it
+CONNECTION = ("--ca-file", "--cert-file", "--credentials-file")
+WORDS_MIN = 8  # of an option's help: a shorter one adds little to its name, and --help has it
 
 
 def text() -> str:
@@ -69,7 +72,10 @@ def section(name: str, rows: list[str], common: set[str]) -> str:
     lines = [f"\n## {name}\n", f"{about[0].upper()}{about[1:]}.\n"]
     short = {each for each in rows if each in common or len(each.partition(": ")[2].split()) < WORDS_MIN}  # fmt: skip
     own = [each for each in rows if each not in short]
-    also = ", ".join(f"`{option(each)}`" for each in rows if each in short)
+    named = [option(each) for each in rows if each in short]
+    connection = set(CONNECTION) <= set(named)
+    shown = [f"`{each}`" for each in named if not connection or each not in (*CONNECTION, "--url")]
+    also = ", ".join([*shown, *(["connection options"] if connection else [])])
     if also:
         own.append(f"- {'also ' if own else ''}{also}")
     if own:

@@ -182,7 +182,8 @@ def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     if len(what.split()) > LONG:
         what = SENTENCE.split(what)[0]  # the schema has the rest
     default, values = said.get("Default") or _default(field), _values(field)
-    shown = f"- `{name}` ({f'{default}; of {values}' if values else default})"
+    default = f"{default}; of {values}" if values else default
+    shown = f"- `{name}`" if default == "none" else f"- `{name}` ({default})"
     return f"{shown}: {what}" if what else shown
 
 

@@ -26,7 +26,8 @@ _HEAD = """\
 Every family on `/metrics`, to query and alert on. The HELP text of a family has the rest, such as when it is absent. This page is made from the code
 (`python -m vllm_watch.export.families --markdown > docs/metrics.md`).
 
-- Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. A family without a type is a gauge.
+- Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. Counters end in `_total`; `_info` is 1;
+  all others without a type are gauges. Braces have the labels beyond those of the section.
 - **What is unknown is absent, never 0**: what this vLLM, driver or GPU does not export, what is not configured, and what was not seen yet.
   If a query must distinguish the two, use `absent()` or `unless`.
 - Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: do not put `rate()` around a `_per_second`.
@@ -84,13 +85,13 @@ def _quoted(labels: tuple[str, ...]) -> str:
 
 
 def _row(family: Family, labels: tuple[str, ...]) -> str:
-    own = _quoted(family.all_labels) if family.all_labels != labels else ""
-    if set(labels) < set(family.all_labels):
-        own = f"also {_quoted(tuple(e for e in family.all_labels if e not in labels))}"
-    kind = "" if family.kind == "gauge" else family.kind
-    about = ", ".join(filter(None, (kind, own)))
+    own = tuple(each for each in family.all_labels if each not in labels)
+    if not set(labels) <= set(family.all_labels):
+        own = family.all_labels
+    shown = f"{family.name}{{{','.join(own)}}}" if own else family.name
+    kind = f" ({family.kind})" if family.kind in ("summary", "histogram") else ""
     said = _SENTENCE.split(_OF_ALL.sub("", family.help))[0]
-    return f"- `{family.name}`{f' ({about})' if about else ''}: {said}\n"
+    return f"- `{shown}`{kind}: {said}\n"
 
 
 if __name__ == "__main__":
