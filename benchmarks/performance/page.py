@@ -22,7 +22,7 @@ Plan CPU and memory for a watcher by these figures: `make bench` prints them, `m
 
 _MIDDLE = """
 Memory in minutes is that of the first half minute; "Over hours" has it with full recordings and windows. A slower or busy machine needs two to
-three times the CPU, hence the peers of the same run.
+three times the CPU. Bars are met unless a figure says otherwise.
 
 A scrape costs the engine mostly vLLM's own writing of `/metrics`, whoever asks. In three runs one watcher cost 1.19 ± 0.53 % of throughput, ten at
 once -0.37 ± 0.53 %: the bar of 0.5 % is shown to hold for ten, whose figure is ten times more precise, and not shown for one.
@@ -62,6 +62,11 @@ def text(figures: dict[str, Any]) -> str:
 
 def _lines(rows: list[list[str]]) -> list[str]:
     return [
-        f"- {what}: **{figure}**{f' (bar {bar}: {met})' if bar else ''}{f'; {beside}' if beside else ''}"
+        f"- {what}: **{figure}**{_bar(bar, met)}{f'; {beside}' if beside else ''}"
         for what, figure, bar, met, beside in rows
     ]
+
+
+def _bar(bar: str, met: str) -> str:
+    """Return the bar of a figure, and whether it was missed."""
+    return f" (bar {bar}{'' if met == 'met' else f': {met}'})" if bar else ""

@@ -46,9 +46,9 @@ sums, the rest as gauges; the latency histograms also as `gen_ai.server.request.
 """
 _Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
-_SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z])")
+_CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
 _OF_ALL = re.compile(
-    r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds"
+    r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
     r"|, since the watcher first saw the engine"
 )
 """What the head of the page says of all families."""
@@ -90,8 +90,8 @@ def _row(family: Family, labels: tuple[str, ...]) -> str:
         own = family.all_labels
     shown = f"{family.name}{{{','.join(own)}}}" if own else family.name
     kind = f" ({family.kind})" if family.kind in ("summary", "histogram") else ""
-    said = _SENTENCE.split(_OF_ALL.sub("", family.help))[0]
-    return f"- `{shown}`{kind}: {said}\n"
+    said = _CLAUSE.split(_OF_ALL.sub("", family.help))[0].rstrip(".")
+    return f"- `{shown}`{kind}: {said}.\n"
 
 
 if __name__ == "__main__":
