@@ -64,7 +64,7 @@ Each rule is combined with two others: no answer for 60 s; no token for five min
 
 ## Limits
 
-The lab's recordings come from our own simulated engines ([lab.md](lab.md)), against which the detectors were developed. They do **not**
+The lab's recordings come from our own simulated engines ([lab](real-vllm.md#the-lab)), against which the detectors were developed. They do **not**
 show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs have {days:.1f} days.
 """
 
