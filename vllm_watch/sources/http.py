@@ -13,8 +13,8 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Largest share of a call's time for connecting. If both limits expired at the same moment, an unreachable server
-would look like one that accepts connections and hangs, and a restart would be advised."""
+"""Largest share of a call's time for connecting. If both limits expired together, an unreachable server would look like one that hangs, and a restart would be
+advised."""
 
 REDIRECTS_MAX = 2
 """vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
@@ -26,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
+    """Seconds to connect, seconds to the last byte, bytes of the body; and the TLS of one call."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -69,9 +69,9 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
 async def post(
     session: Session, url: str, limits: Limits, headers: dict[str, str], body: bytes
 ) -> Answer:
-    """POST `body` once, without redirects. Never raises for errors of the server or the network.
+    """POST `body` once, without redirects.
 
-    A status other than 200 keeps the beginning of its body, which explains the error.
+    Never raises for errors of the server or the network. A status other than 200 keeps the beginning of its body, which explains the error.
     """
     began_s = time.monotonic()
     bounds = _bounds(limits, limits.timeout_seconds)
@@ -92,7 +92,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """GET, and retry once if our loop was late when the answer was due: it may have come in time."""
+    """Retry once if our loop was late when the answer was due: it may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
@@ -112,10 +112,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return the redirect's URL; None if it is invalid, too long or leaves the server.
-
-    Another host could be anyone's: keys and trust end at the configured origin.
-    """
+    """Another host could be anyone's: keys and trust end at the configured origin. None: invalid, too long or another host."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

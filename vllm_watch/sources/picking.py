@@ -1,7 +1,6 @@
 """Pick a field out of a body's numbers: a single one, a sum, a maximum, a value per label, a histogram.
 
-The positions are resolved once per layout; after that a field is one or more list items. Everything here keeps that
-cheap.
+Positions are resolved once per layout; after that a field is list items.
 """
 
 from collections import defaultdict
@@ -17,22 +16,22 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Label values kept separate; vLLM's own labels (finished_reason, source) have under ten."""
+"""Kept separate; vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Per histogram; vLLM's have 40 at most. Those of each scrape are kept for a window of minutes."""
+"""Per histogram; vLLM's have 40 at most. Kept for a window of minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Interned label sets; if all differ, interning more takes more memory than it saves."""
+"""Interned label sets; if all differ, interning costs memory."""
 
 
 class Row:
-    """One series: its index among the body's numbers and its name as in vLLM.
+    """One series: its index among the numbers and its name as in vLLM.
 
-    Labels are stored flat (name, value, name, value): a dictionary of two is three times as large.
+    Labels are flat (name, value, name, value): a dictionary of two is three times as large.
     """
 
     __slots__ = ("_labels", "index", "name")
@@ -136,8 +135,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Needs `counts` or `bounded`. `scale` multiplies the bounds and the sum. Without `buckets` only
-    count, sum and bounds are read."""
+    """Needs `counts` or `bounded`. `scale` multiplies the bounds and the sum; without `buckets` only count, sum and bounds are read."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -145,7 +143,7 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # If the count was dropped on the way, the last bucket still has it.
+    # If the count was dropped on the way, the last bucket has it.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)

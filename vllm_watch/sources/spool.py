@@ -1,7 +1,6 @@
 """Packed pieces of recordings on disk; one worker thread writes and reads them in order.
 
-A piece (`Chunk`) stays in memory until it is on disk, and longer if the disk fails. The worker does one job at a
-time, so a read returns the data as of its request, even if it is overwritten later.
+A piece (`Chunk`) stays in memory until it is on disk. A read returns the data as of its request.
 """
 
 import os
@@ -19,7 +18,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at the same time; pieces beyond this backlog are not written.
+# A thousand targets may send a piece at once; pieces beyond this backlog are not written.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
@@ -53,22 +52,18 @@ class Spool:
         self._submit(self._empty_folder)
 
     def new_file(self) -> Path:
-        """Return the path for a recording; the first write creates it."""
+        """The first write creates the file."""
         self._files += 1
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Queue the piece for writing; `free_written` frees its memory after that.
-
-        Sets `chunk.offset` if it is queued, which it is not if the backlog is full.
-        """
+        """Queue the piece; `free_written` frees its memory later. `chunk.offset` is set unless the backlog is full."""
         if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
             self._pending_bytes += chunk.length
             chunk.offset = offset
             self._writes.append((self._submit(partial(_write, file, chunk, offset)), chunk))
 
     def free_written(self) -> None:
-        """Free the memory of pieces written since the last call."""
         while self._writes and self._writes[0][0].done():
             future, chunk = self._writes.popleft()
             self._pending_bytes -= chunk.length
@@ -97,7 +92,7 @@ class Spool:
         future: Future[_T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():  # cancelled by the caller
+            if not future.set_running_or_notify_cancel():
                 return
             try:
                 future.set_result(job())
@@ -121,7 +116,6 @@ class Spool:
             file.unlink(missing_ok=True)
 
     def _log_change(self, error: BaseException | None) -> None:
-        """Log the change from working to failing and back."""
         if (error is not None) == self._failing:
             return
         self._failing = error is not None

@@ -1,7 +1,6 @@
 """Stacks of a server's processes from py-spy, if the configuration names it.
 
-py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
-none stays stopped if py-spy is killed. The stacks then have no native frames.
+`--nonblocking` does not pause the process, so an engine that only looks hung is not disturbed; the stacks then have no native frames.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ class Stacks:
     """Dumps stacks, one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """`program`: the configured py-spy; None: stacks are off."""
+        """`program`: the configured py-spy; None: off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -48,10 +47,7 @@ class Stacks:
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
-
-        `engine`: the hung one; None: the whole server.
-        """
+        """Summarize the stacks in a sentence; "" if off or none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -76,14 +72,13 @@ class Stacks:
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
         """Return each process' state and its stacks; empty if not found in time."""
-        # Imported only if stacks are on.
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            try:  # reading the command line of a process stuck in the kernel may block
+            try:  # reading a command line may block
                 all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )
@@ -132,12 +127,12 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Drain the pipe: otherwise it would stay open if the output was longer than BYTES_MAX.
+        # Drain the pipe: it would stay open if the output was longer than BYTES_MAX.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # Drop its first line, the command line, which may hold a key.
+    # The command line may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

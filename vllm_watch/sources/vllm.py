@@ -1,8 +1,7 @@
-"""Poll one vLLM server over HTTP: /metrics, /health, /version, /v1/models → one Observation per poll.
+"""Poll one vLLM server over HTTP: /metrics, /health, /version, /v1/models → one Observation.
 
-Every call is a bounded GET (several of vLLM's endpoints change the engine, but only on POST). Paths that cost the
-engine nothing are polled each time; rarely changing ones when the server is first seen, when its process restarts,
-and every ten minutes.
+Every call is a bounded GET: several of vLLM's endpoints change the engine, but only on POST. Rarely changing paths are read when the server is first seen, when
+its process restarts, and every ten minutes.
 """
 
 import asyncio
@@ -30,10 +29,10 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Interval between reads of version and models: LoRA adapters may come and go without a restart."""
+"""LoRA adapters may come and go without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop: learning its series may take half a second, at each poll."""
+"""A longer body is parsed outside the event loop: learning its series may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -44,7 +43,7 @@ _FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
 
 
 class ScrapeLimits(Protocol):
-    """The part of the settings `scrape` that a source reads."""
+    """The settings that a source reads."""
 
     @property
     def connect_timeout_seconds(self) -> float: ...
@@ -57,7 +56,7 @@ class ScrapeLimits(Protocol):
     @property
     def api_key_file(self) -> Path | None: ...
     @property
-    def tls_config(self) -> Any: ...  # as in http.Limits
+    def tls_config(self) -> Any: ...
 
 
 class Look(NamedTuple):
@@ -66,7 +65,7 @@ class Look(NamedTuple):
     observation: Observation
     body: str | None
     calls: tuple[tuple[str, Call], ...]
-    lines: Lines | None = None  # the body, if it was parsed line by line
+    lines: Lines | None = None
 
 
 class VllmSource:
@@ -85,8 +84,7 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        # Compressing a body of 50 kB pays off between machines; on one machine it only costs the engine.
-        # Local also means that this host's GPUs may be its GPUs.
+        # Compressing 50 kB pays off between machines only. Local also means that this host's GPUs may be its GPUs.
         self.local = is_loopback(urlsplit(target.url).hostname or "")
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
@@ -98,10 +96,10 @@ class VllmSource:
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
         self._work: list[tuple[float | None, float | None]] = []  # per engine, at the last poll
-        self._switches: dict[str, str] = {}  # the _SWITCHES that this server has
+        self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Poll once. The observation's time is when the metrics arrived, or failed."""
+        """The observation's time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -130,7 +128,7 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Passed on, not kept: the lines are 40 kB per target until the next poll.
+        # Passed on, not kept: 40 kB per target.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -141,14 +139,13 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # Counters are as old as the response, not as the request (a busy server answers late) nor as now (with many
-        # targets a response may be waiting to be read).
+        # Counters are as old as the response, not as the request (a busy server answers late) nor as now (a response may wait to be read).
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
             self._answered = True
             self._metrics_url = answer.url  # follow an old vLLM's redirect only once
-        else:  # the next answer may come from another vLLM
+        else:
             self._metrics_url = f"{self.target.url}/metrics"
         return answer
 
@@ -175,7 +172,7 @@ class VllmSource:
             return call, None, None
         try:
             body = _whole(answer.body.decode())
-            if len(body) > LOOP_BYTES_MAX:  # avoid a second copy during parsing
+            if len(body) > LOOP_BYTES_MAX:
                 answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
@@ -271,12 +268,12 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, which JSON allows and UTF-8 does not, and redact our own API key."""
+    """JSON allows lone surrogates, UTF-8 does not; redacts our own API key."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 
 def _recovering(document: Any) -> Mapping[str, Any]:
-    """Parse /fault_tolerance/status (vLLM 0.32+). Status `dead` (executor gone) cannot recover."""
+    """/fault_tolerance/status (vLLM 0.32+). Status `dead` (executor gone) cannot recover."""
     faults = [
         f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
         for each in document["engines"][:_FAULTS_MAX]
