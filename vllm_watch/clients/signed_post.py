@@ -1,6 +1,5 @@
-"""A signed POST of JSON and its outcome, shared by the webhook hook and the webhook notifier.
+"""A signed POST of JSON and its outcome, for the webhook hook and notifier.
 
-The caller interprets the outcome: a restart that may have begun must never be requested twice, a message may be.
 Redirects are not followed; proxies and passwords of our environment are not used.
 """
 
@@ -33,7 +32,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
+"""With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -43,9 +42,9 @@ class Posted:
     """The outcome of one POST."""
 
     end: str  # one of the above
-    text: str  # message, without secrets
-    status: int | None = None  # if answered
-    retry_after_seconds: float = 0.0  # as requested by the receiver
+    text: str  # without secrets
+    status: int | None = None
+    retry_after_seconds: float = 0.0
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
@@ -69,7 +68,7 @@ def read_secret(file: Path, key: str) -> bytes:
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Return the headers of a POST with this idempotency key, signed if there is a secret."""
+    """Sign if there is a secret."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -85,7 +84,7 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
 
 
 def origin(url: str) -> str:
-    """Return the part of a URL without secrets: query and path may hold a token."""
+    """Return a URL without query and path, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
@@ -123,7 +122,7 @@ async def post(
 
 
 async def reachable(url: str) -> str | None:
-    """Connect (with TLS for https) and send nothing; return the error, or None."""
+    """Connect (with TLS for https), send nothing; return the error, or None."""
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if secure else 80)
@@ -138,7 +137,7 @@ async def reachable(url: str) -> str | None:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of an error response's body, without waiting for its end."""
+    """Do not wait for the body's end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:

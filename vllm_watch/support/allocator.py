@@ -1,7 +1,6 @@
 """Make the C library's allocator return large blocks of memory to the system once freed.
 
-With each large block freed, glibc raises its threshold for doing so, up to 32 MB: after the first body of 4 MB all bodies
-share the heap with small objects, and the free memory between these stays with the process.
+Otherwise glibc raises its threshold up to 32 MB with each, and large bodies share the heap with small objects, which keep it.
 """
 
 import ctypes
@@ -11,12 +10,12 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Shortest pause between trims: one takes milliseconds for a heap of 100 MB."""
+"""Between trims: one takes milliseconds for a heap of 100 MB."""
 
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # otherwise each thread that parses a body gets its own and leaves it half empty
+_ARENAS = 2  # otherwise each thread that parses a body leaves its own half empty
 
 
 def fix_threshold() -> None:

@@ -1,8 +1,4 @@
-"""Share out this process' file descriptors, so that no use starves the others.
-
-A shell's limit is 1,024. Connections to engines wait for their share; the page, Prometheus and health checks have theirs;
-the rest is for the state file, logs, hooks and the GPU driver.
-"""
+"""Share out this process' file descriptors, so that no use starves the others: connections to engines wait for their share. A shell's limit is 1,024."""
 
 import concurrent.futures.thread  # noqa: F401 - asyncio loads it at its end, which needs a descriptor
 import resource
@@ -15,13 +11,13 @@ WANTED = 65_536
 """Enough for tens of thousands of engines; some programs run by hooks iterate over all possible descriptors."""
 
 OWN = 64
-"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20, briefly more."""
+"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20."""
 
 CALLERS_MAX = 512
 """Connections served."""
 
 PER_TARGET = 2
-"""`/metrics` and `/health` are polled at the same time."""
+"""`/metrics` and `/health` at the same time."""
 
 
 def raise_limit() -> None:
@@ -44,7 +40,7 @@ def for_callers() -> int:
 
 
 def for_engines() -> int:
-    """Return how many connections to engines may be open concurrently."""
+    """Return how many connections to engines may be open."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 

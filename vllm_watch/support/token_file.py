@@ -23,14 +23,14 @@ class TokenFile:
     def __init__(self, name: str, file: Path, may: Collection[str]) -> None:
         self.name = name
         self.may = may
-        """The rights that the token grants."""
+        """The token's rights."""
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._digest: bytes | None = None
         self._last_error = ""
 
     def digest(self) -> bytes | None:
-        """Return the SHA-256 of the token; None if the file is unusable, which is logged once."""
+        """Return the SHA-256; None if the file is unusable, which is logged once."""
         try:
             stamp = regular_file.stamp(self._file.stat())
             if stamp != self._stamp:

@@ -1,6 +1,6 @@
 """Make foreign text safe to display: it cannot move the cursor, change the writing direction or hide.
 
-Names of engines, logs, pods and processes are arbitrary, and a terminal executes control sequences in them.
+Names of engines, logs, pods and processes are arbitrary.
 """
 
 _CONTROLS = (*range(32), *range(127, 160))
@@ -19,7 +19,7 @@ _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not 
 
 
 def visible(text: str) -> str:
-    """Return one line with control characters as escapes: `\\x1b`."""
+    r"""Return one line with control characters as escapes: `\x1b`."""
     return text.translate(_IN_A_LINE)
 
 
