@@ -1,7 +1,6 @@
 """Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
 
-A bad or half-written file keeps its last good targets: losing a fleet because one file was being saved would be worse
-than watching a server that has just gone.
+A bad or half-written file keeps its last good targets: losing a fleet while one file is saved would be worse than watching a server that has just gone.
 Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
 """
 
@@ -20,14 +19,14 @@ from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import HIDDEN
 
-_FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
+_FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all labels
 _FILES_MAX = 1000
 _IDENTITY_LABELS = ("group", "namespace", "pod", "node")
 
 
 @dataclass(slots=True)
 class _File:
-    stamp: tuple[int, int, int] | None = None  # modification time, size, inode
+    stamp: tuple[int, int, int] | None = None
     targets: tuple[TargetConfig, ...] = ()
     problem: str | None = None
 
@@ -40,7 +39,7 @@ class FileTargets:
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets of all files in order, and problems by file. Blocks on the disk."""
+        """Return the targets in order, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -65,7 +64,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # retry at the next poll: it may become complete without a new time
+        file.stamp = None  # retry: it may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))
@@ -120,7 +119,7 @@ def _targets(
 
 
 def _shown(address: Any) -> str:
-    """Return the address as written, but without a password."""
+    """Without a password."""
     if isinstance(address, str) and "@" in address:
         address = f"{HIDDEN}@{address.rpartition('@')[2]}"
     return quoted(address)
@@ -135,6 +134,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # A name cannot apply to several servers; those are named by address.
+    # A name cannot apply to several servers.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

@@ -1,6 +1,6 @@
 """Targets of this host: the vLLM servers found by their processes and sockets.
 
-A server stays a target when its process is gone: that is how a crash looks. A configuration reload forgets it.
+A server stays a target when its process is gone (a crash) until a configuration reload.
 """
 
 from collections import defaultdict
@@ -33,9 +33,9 @@ class HostTargets:
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Search; return all servers found since the start. Never raises for their content."""
+        """Return all servers found since the start. Never raises for their content."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:  # unknown is not empty
+        if seen is None:
             return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
@@ -61,7 +61,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """Name it `vllm` at the default port, for compatibility; elsewhere by port."""
+    """`vllm` at the default port, for compatibility; elsewhere by port."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -1,8 +1,4 @@
-"""Stored charts, by target and part: in a separate file, so its damage costs nothing else.
-
-The same kind of file as the state folder's, in a subfolder with its own worker: locked, checked, and moved aside if
-damaged; a slow disk delays no incident.
-"""
+"""Stored charts, by target and part: in a separate file with its own worker, so that its damage costs nothing else and a slow disk delays no incident."""
 
 import sqlite3
 import time
@@ -24,7 +20,7 @@ UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
 """The one part that reaches back further."""
 
 ROWS_MAX = 2000
-"""Of 13 KB each at most: the file stays below some 26 MB."""
+"""Of 13 KB each at most: some 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +55,14 @@ class ChartTable:
         cause = f"stored history is damaged: {part.name} of {part.target}: {why}"
         self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
 
-    # --- in the worker's thread
-
     def begin(self, db: sqlite3.Connection) -> None:
-        """Create the table. Not in the schema: the state folder's own file does not have it."""
+        """Not in the schema: the state folder's own file does not have it."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"
         )
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove charts older than a day, uptimes older than a month."""
         db.execute(
             "DELETE FROM chart WHERE saved_t < CASE name WHEN ? THEN ? ELSE ? END",
             (UPTIME, t - UPTIME_KEPT_SECONDS, t - KEPT_SECONDS),

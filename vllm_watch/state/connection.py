@@ -14,8 +14,7 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""After the start, retry a folder held by another process for this long: a watcher being replaced needs up to five
-seconds to release it."""
+"""At start: a watcher being replaced needs up to five seconds to release the folder."""
 
 
 class Connection:
@@ -26,8 +25,8 @@ class Connection:
         self.folder = folder or Path(":memory:")
         self.files = 0  # incremented when the file is moved away, with everything written
         self.closing = False  # stop waiting for the lock
-        self.loss: str | None = None  # what the open file has lost
-        self._seal: Seal | None = None  # of the last durable write
+        self.loss: str | None = None  # by the open file
+        self._seal: Seal | None = None
         self._memory = folder is None
         self._own = own and folder is not None
         self._db: sqlite3.Connection | None = None
@@ -56,13 +55,13 @@ class Connection:
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
-            return str(error)  # its owner moves it aside
+            return str(error)
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
         """Return True if the folder still holds the open files."""
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
-            self.files += 1  # moved aside or removed
+            self.files += 1
             return False
         if self._inodes[1] not in (None, wal_inode):
             # Only this connection still has the content of a removed -wal.
@@ -78,13 +77,12 @@ class Connection:
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
-        """Update the marker after a write reached the disk. Raises OSError."""
+        """Raises OSError."""
         if self._own:
             seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None
 
     def close(self) -> None:
-        """Close it; the next `open` makes a new connection."""
         connection, self._db = self._db, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):

@@ -17,7 +17,7 @@ BUSY_SECONDS = 2.0
 """Limit of the wait for outside readers (an operator's sqlite3)."""
 
 DAMAGED_KEPT = 2
-"""Damaged files kept for analysis."""
+"""For analysis."""
 
 _SUFFIXES = ("", "-wal", "-shm")
 
@@ -27,7 +27,7 @@ def lock(folder: Path) -> int:
 
     Raises StateError if another process holds it, OSError if it is not writable.
     """
-    # The folder itself may be a symlink: the configuration names it on purpose.
+    # The folder itself may be a symlink: the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
@@ -70,10 +70,10 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
+    """SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
-    and the next outside reader would remove the -wal under them.
+    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)), and the next outside reader would remove
+    the -wal under them.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -19,10 +19,10 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 class Row:
     """One phase, for one notifier."""
 
-    t: float  # Unix seconds: due since
-    sent_t: float | None  # None: pending
-    message: str | None  # idempotency key of its message
-    said: Mapping[str, Any]  # the subject at that time
+    t: float  # due since
+    sent_t: float | None  # pending
+    message: str | None  # idempotency key
+    said: Mapping[str, Any]
 
 
 class LedgerTable:
@@ -33,7 +33,7 @@ class LedgerTable:
         self._files = 0
 
     async def read(self) -> list[tuple[Key, Row]]:
-        """Return all rows, in the order first written. Raises StateError."""
+        """In the order first written. Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
             found = [
@@ -46,10 +46,7 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows to disk; None removes one. Raises StateError.
-
-        Returns False without writing if the file is new and lacks all earlier rows.
-        """
+        """None removes a row. Raises StateError. Return False without writing if the file is new and lacks all earlier rows."""
 
         def write(db: sqlite3.Connection) -> bool:
             if self._files != self._worker.connection.files:

@@ -15,7 +15,7 @@ REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
 class Trouble(NamedTuple):
     """One trouble."""
 
-    reason: str  # one of REASONS
+    reason: str
     cause: str
     remedy: str
 

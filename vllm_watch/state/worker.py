@@ -1,10 +1,7 @@
 """The state folder's worker: one thread, one connection, one queue, written in order.
 
-`put` returns at once: its row is retried until it is on disk. `do` waits for the result, and raises if the disk fails.
-All rows that were put are on disk before anything that `do` writes: no restart and no message for an incident that a
-kill -9 would lose.
-
-The event loop never waits for a disk without a limit, and a thread that hangs in one does not block exit.
+`put` returns at once and retries until its row is on disk; `do` waits for the result, and raises if the disk fails. All rows put earlier are on disk before
+anything that `do` writes: no restart and no message for an incident that a kill -9 would lose.
 """
 
 import asyncio
@@ -30,7 +27,7 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""After a failure: delay before rows are retried, unless a request retries them sooner."""
+"""Delay before rows are retried after a failure, unless a request retries them sooner."""
 
 CLOSE_SECONDS = 3.0
 """Limit of the wait for the last write at stop."""
@@ -38,7 +35,7 @@ CLOSE_SECONDS = 3.0
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Limit of pending rows, of some KB each; beyond it the oldest is dropped."""
+"""Pending rows, of some KB each; beyond it the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
@@ -49,7 +46,7 @@ class Table(Protocol):
     """A part of the file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Handle a new connection, perhaps to a new file after a damaged one."""
+        """The file may be new, after a damaged one."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
         """Remove rows beyond age and number limits, at Unix time `t`."""
@@ -66,30 +63,25 @@ class Worker:
     """Worker of one folder; calls `tables` on each new connection."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """With `on_write` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
-        and `on_write` is called in the event loop after each write. Without, another process's file is used as it is.
-        `folder` None: a file in memory, which ends with the worker.
-        """
+        """With `on_write` the folder is our own: locked, a damaged file moved aside, troubles logged, and `on_write` called in the event loop after each write.
+        Without, another process's file is used as it is. `folder` None: a file in memory."""
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
         self._on_write = on_write
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._wake = threading.Condition()  # guards the fields below
+        self._wake = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._rows: dict[Hashable, Work] = {}
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
         # Only used by the thread:
-        self._failing: str | None = None  # cause last logged
+        self._failing: str | None = None
         self._retry_s = 0.0  # monotonic: no retry before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
-        """Write this soon, in place of a pending row of the same key.
-
-        `learnt`: may be lost in a power failure, and is written while no request waits.
-        """
+        """Write this soon, in place of a pending row of the same key. `learnt`: may be lost in a power failure, and is written while no request waits."""
         with self._wake:
             rows = self._learnt if learnt else self._rows
             rows.pop(key, None)
@@ -100,10 +92,9 @@ class Worker:
     async def do(
         self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
     ) -> _T:
-        """Return the result of `work`; its writes are one transaction, on disk by then.
+        """Return the result of `work`, one transaction, on disk by then.
 
-        Raises StateError on failure or timeout; work that has not begun by then is dropped. Other exceptions of `work`
-        pass through.
+        Raises StateError on failure or timeout; work not begun by then is dropped. Exceptions of `work` pass through.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -135,7 +126,7 @@ class Worker:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     def _wake_thread(self) -> None:
-        """Wake or start the thread. A daemon thread, so a hanging disk does not block exit."""
+        """A daemon thread: a hanging disk does not block exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
             self._thread.start()
@@ -144,8 +135,6 @@ class Worker:
     @property
     def folder(self) -> Path:
         return self.connection.folder
-
-    # --- in the thread
 
     def _work(self) -> None:
         last = False
@@ -164,7 +153,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Wait for work. Returns None for rows, and True at the end."""
+        """None for rows, and True at the end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -192,13 +181,13 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # A read proves nothing while writes fail: a full or read-only disk is still readable.
+            # A read proves nothing: a full or read-only disk is still readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
     def _write_rows(self, *, learnt: bool) -> bool:
-        """Write pending rows; return False if there are none. On an error they stay pending."""
+        """Return False if there are none. On an error they stay pending."""
         with self._wake:
             rows, self._rows = self._rows, {}
             learnt_rows: dict[Hashable, Work] = {}
@@ -262,10 +251,8 @@ class Worker:
                 table.begin(db)
         return db
 
-    # --- results
-
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """Report and log a trouble; a lasting one is logged once."""
+        """A lasting trouble is logged once."""
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:
@@ -288,7 +275,7 @@ class Worker:
 
     def _notify(self, reason: str | None, cause: str | None) -> None:
         if self._on_write is not None and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._on_write, reason, cause, time.time())
 
 
