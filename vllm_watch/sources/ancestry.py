@@ -1,18 +1,15 @@
-"""The parents of a worker process, to see if the program that started it is still alive.
-
-Read again at each poll: an ancestor may die between two. One unreadable process makes the whole chain unknown.
-"""
+"""The parents of a worker process, to see if the program that started it is still alive. Read at each poll; one unreadable process makes the chain unknown."""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
+"""Worker, core, server, two shells, a container's shim, systemd: seven, and spare."""
 
 ARGUMENTS_MAX = 6
 """`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
-"""A leader that has ended but was not reaped no longer supervises its children."""
+"""A leader that has ended supervises no children, even before it is reaped."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
@@ -36,7 +33,7 @@ class Ancestry:
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """Return (None, None) if it is not a worker or cannot be read."""
+        """Return (None, None) if unknown or no worker."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
         if facts.ppid not in self._chains:
@@ -83,7 +80,7 @@ def is_worker(facts: ProcessFacts) -> bool:
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process title: such a process is never started by hand."""
+    """Return True if vLLM set the process title: it was not started by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

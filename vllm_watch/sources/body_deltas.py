@@ -22,11 +22,11 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Records written without comparing, after one in which more than half of the values changed."""
+"""Records written without comparing, after one with more than half of the values changed."""
 
 
 class Lines(NamedTuple):
-    """A parsed text. Texts of one layout share one `heads` object. A head with a tail ends with a space; a tail has no spaces."""
+    """A parsed text. Texts of one layout share `heads`; a head with a tail ends with a space."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
@@ -107,7 +107,7 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each head with the lines of its text; the list changes with the next record."""
+        """The list of lines changes with the next record."""
         rows = iter(records.split("\n"))
         for head in rows:
             if not head:

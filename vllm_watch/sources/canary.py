@@ -1,8 +1,8 @@
-"""The canary: a one-token completion, sent to an engine that looks idle.
+"""The canary: a one-token completion for an engine that looks idle.
 
-A hung core answers `/health` and `/metrics` with 200 and may report 0 running; only a request tells it from an idle one. A sleeping or paused engine gets none:
-a request could wake or break it. Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (vLLM 0.11 and later; earlier versions ignore it). vLLM
-aborts a request when its client hangs up, so canaries do not pile up.
+A hung core answers `/health` and `/metrics` with 200 and may report 0 running. A sleeping or paused engine gets none: a request could wake or break it.
+Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (from vLLM 0.11). vLLM aborts a request when its client hangs up, so canaries do not pile
+up.
 """
 
 import asyncio
@@ -82,10 +82,7 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server sleeps or is paused.
-
-        `engine`: the data-parallel engine that should answer, None if there is only one.
-        """
+        """Return None if the server sleeps or is paused. `engine`: the data-parallel engine that should answer; None: there is one."""
         if await self._at_rest():
             return None
         try:
@@ -173,7 +170,7 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
     status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None
-    if "does not support" in why:  # a pooling model, in versions of vLLM that still have the route
+    if "does not support" in why:  # a pooling model
         return None
     text = f"HTTP {status}: {why}" if why else f"HTTP {status}"
     call = Call(outcome="http", status=status, error=text, latency_s=call.latency_s)

@@ -1,9 +1,8 @@
 """CPU wait of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
 
-Each step of a core waits for the slowest of its threads and workers, so the thread that waited longest between two polls counts: a step lost at least that
-time. A sum would count one moment several times; the main thread alone misses its waits at a barrier. A process is held by its open folder in /proc, so a
-successor with the same PID cannot be mistaken for it. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue),
-Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+A step of a core waits for its slowest thread or worker, so the thread that waited longest between two polls counts. A sum would count one moment several times;
+the main thread alone misses its waits at a barrier.
+Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
 import asyncio
@@ -24,22 +23,22 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Per engine, shared evenly by its processes, main threads first: a core has some hundreds. Reading one costs 7 µs."""
+"""Per engine, main threads first: a core has some hundreds. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
 """Per engine on this host; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
-"""Interval at which a missing engine is searched for again, and a known one verified."""
+"""A missing engine is searched for, and a known one verified, this often."""
 
 LOST_SECONDS = 5.0
-"""The same after an engine's processes ended: a supervisor may have restarted it."""
+"""The same after its processes ended: a supervisor may have restarted it."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll takes milliseconds; the result of a longer one is dropped."""
+"""A poll takes milliseconds; a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Searched upwards for a CPU limit: a container, its pod, its slice."""
+"""Searched for a CPU limit: a container, its pod, its slice."""
 
 TITLE_CHARACTERS_MAX = 60
 """It appears in sentences."""
@@ -60,7 +59,7 @@ class _Process:
         return f"{self.name} (PID {self.pid})"
 
     def read(self, threads_max: int) -> int:
-        """Return the longest wait of a thread since the last poll (ns). Raises OSError."""
+        """Return the longest wait since the last poll (ns). Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
@@ -85,7 +84,7 @@ class _Engine:
     longest: _Process | None = None
 
     def read(self) -> float | None:
-        """Return None if a process has ended or the kernel does not count waits."""
+        """Return None if a process has ended or the kernel counts no waits."""
         if not self.processes:
             return None
         longest_ns, threads_max = 0, THREADS_MAX // len(self.processes)
@@ -118,7 +117,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Follows one server's engines on this host. Call `observe` from the event loop."""
+    """Follows one server's engines on this host. For the event loop."""
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class CpuWaits:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # A daemon thread: reading the command line of a process stuck in the kernel may block.
+        # A daemon thread: reading a command line may block.
         if not threads.begin(work):
             self._busy = False
             return None

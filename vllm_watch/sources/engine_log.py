@@ -1,4 +1,4 @@
-"""Follow an engine's log and keep the failure it reports. A thread reads the file in bounded pieces; the poll takes the last result and never waits."""
+"""Follow an engine's log and keep the failure it reports. A thread reads; the poll takes the last result."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Read between two polls: some 50 ms of a thread; vLLM writes some kilobytes a second."""
+"""Read between two polls: some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Read of a log older than the watcher: hours, for an engine that logs its requests."""
+"""Read of an older log: hours, if the engine logs its requests."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Kept as evidence before a restart: some thousand lines, with a traceback per worker."""
+"""Evidence before a restart: some thousand lines, with a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
 """Longest root-cause line in an incident."""
@@ -37,7 +37,7 @@ class EngineLog:
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Its hundreds of expressions are an eighth of start-up, and few watchers follow a log.
+        # Its expressions are an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -57,7 +57,7 @@ class EngineLog:
         return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
-        """Yield the end of the file as of now, without secrets. Raises OSError."""
+        """Yield the end of the file without secrets. Raises OSError."""
         yield await asyncio.to_thread(self._tail)
 
     def _tail(self) -> bytes:
@@ -71,7 +71,7 @@ class EngineLog:
         return redacted(text).encode()
 
     def read_on(self) -> None:
-        """Start reading the new part in a thread, unless a read is running."""
+        """Read the new part in a thread, unless a read is running."""
         if self._busy or self._closed:
             return
         self._busy = True
@@ -92,7 +92,7 @@ class EngineLog:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._done, found)
 
-        # A daemon thread: a file on a lost network mount may block forever.
+        # A daemon thread: a lost network mount may block forever.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:

@@ -1,8 +1,9 @@
 """Find the processes of an engine on this host: its core and the core's workers.
 
-The server is the process whose start time matches /metrics, so neither a tunnel nor another local server is mistaken for it; without a start time (several API
-servers share /metrics), the only process whose command line has the target's port. In doubt nothing is found. Source: vllm/utils/system_utils.py
-(set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
+The server is the process whose start time matches /metrics (not a tunnel); without a start time (several API servers), the only one with the target's port in
+its command line. In doubt nothing is found.
+Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one core for each data-parallel
+rank), proc(5).
 """
 
 import re
@@ -11,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Both sides compute the start from the same ticks, but from a boot time in whole seconds that a clock step moves."""
+"""Same ticks, but a boot time in whole seconds that a clock step moves."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several servers started together, the one of the same 10 ms tick is meant."""
+"""Of servers that started together, the one of the same 10 ms tick is meant."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -30,7 +31,7 @@ Processes = Mapping[int, ProcessFacts]
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first, without engines not found for sure. `started`: Unix seconds, from the server's /metrics."""
+    """Return engine → its processes, the core first, if found for sure. `started`: Unix seconds, from /metrics."""
     server = _server(all_, started, port)
     if server is None:
         return {}
@@ -40,7 +41,7 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # No titles before vLLM 0.10.2; an engine without its own processes runs in the server's.
+    # No titles before vLLM 0.10.2; an engine may run in the server's process.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 
@@ -53,7 +54,7 @@ def is_core(title: str) -> bool:
 def of_server(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> list[ProcessFacts]:
-    """Return the server's process and its engines' processes; empty if not found for sure."""
+    """Return the server's process and its engines'; empty if not found for sure."""
     server = _server(all_, started, port)
     if server is None:
         return []
@@ -75,7 +76,7 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """Of a launcher and its servers, return a server: it may have started several."""
+    """Of a launcher and its servers, return a server."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:

@@ -1,8 +1,7 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-Between scrapes only the numbers differ, so what precedes each (the *head*) is learnt once as a `Layout`, shared by targets; then heads are compared and each
-tail is a float. A body beyond the plain grammar (timestamps, exemplars, quoted names, odd spacing) goes to prometheus_client whole; the results are the same
-(tests compare them).
+Between scrapes only the numbers differ, so what precedes each (the *head*) is learnt once as a `Layout`, shared by targets. A body beyond the plain grammar
+(timestamps, exemplars, quoted names, odd spacing) goes to prometheus_client; the results are the same (tests compare them).
 """
 
 import re
@@ -17,7 +16,7 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Most lines of a body: twice a vLLM with 16 engines; learning them takes a quarter of a second and 40 MB."""
+"""Twice a vLLM with 16 engines; learning them takes a quarter of a second and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """Per line: vLLM's longest, cache_config_info, has 1,000 characters and 40 labels."""
@@ -60,7 +59,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of one server's body, in order. Immutable, hashed by identity."""
+    """The heads of one server's body. Immutable, hashed by identity."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -69,17 +68,14 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return the numbers in order of the series; None if the body has another layout.
-
-        `lazily`: check only the characters of the tails; converting one later may raise ValueError.
-        """
+        """Return the numbers; None if the body has another layout. `lazily`: only check the characters of the tails; converting one may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # A line with another head stays whole, which makes the joined tails longer.
+        # A line with another head stays whole: the joined tails are longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
         # float() takes 1_000 for a thousand; the exposition formats do not.
@@ -115,7 +111,7 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body; a number is None until converted from `words`. `tails`: the rest of each line after its head, joined by newlines; None if not needed."""
+    """One parsed body; a number is None until converted from `words`. `tails`: the lines after their heads."""
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -172,11 +168,11 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Raises ExpositionError, naming the line; TooManyLinesError for over `lines_max` lines with an unknown layout."""
+        """Raises ExpositionError, naming the line; TooManyLinesError: over `lines_max` lines, unknown layout."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
-        # Count before splitting: 16 MB of short lines would become 300 MB of strings.
+        # Before splitting: 16 MB of short lines would become 300 MB of strings.
         count = body.count("\n") + 1
         if count > lines_max:
             raise TooManyLinesError(
@@ -199,14 +195,14 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # Equal series keep their layout, so that readers need not bind again.
+        # Equal series keep their layout: readers need not bind again.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])
 
 
 def _learn(lines: list[str]) -> Exposition:
-    """Replace `lines` by their heads in place: both at once would be twice the body."""
+    """Replaces `lines` in place: both at once would be twice the body."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):

@@ -1,6 +1,6 @@
-"""The flight recorder: the last minutes of every target, compact, exported as a trace file.
+"""The flight recorder: the last minutes of every target, exported as a trace file.
 
-Each metrics text comes back byte for byte; an observation gets the GPU reading that it was judged with.
+Metrics texts come back byte for byte; an observation gets the GPU reading it was judged with.
 """
 
 import asyncio
@@ -23,20 +23,16 @@ _log = structlog.get_logger()
 _SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
 _GPU_AGE_SECONDS_MAX = 60.0  # polling has stopped
 _DUMP_LINES = 16  # compressed at a time in a thread: 20 ms
-_DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
+_DUMP_LEVEL = 3  # a third of level 6's time for an eighth more bytes
 _CLOSE_SECONDS = 2.0  # do not wait for a slower disk
 _GZIP_MEMBER = 31
 
-# One key per line: the encoder keeps only the lines that changed.
+# The encoder keeps only the lines that changed.
 _encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
 
 
 class FlightRecorder:
-    """Keeps the last `seconds` of each target, or less to respect the byte limits.
-
-    Call it from the event loop. With `spool_dir`, packed data is on disk, a file per target of at most `bytes_max_per_target`. Without it, or if the disk
-    fails, `memory_bytes_max` for all targets together limits the time kept.
-    """
+    """Keeps `seconds` of each target within the byte limits: on disk (`spool_dir`) per target, else `memory_bytes_max` for all together. For the event loop."""
 
     def __init__(
         self,
@@ -95,7 +91,7 @@ class FlightRecorder:
         return tape.memory_bytes if tape else 0
 
     async def dump(self, target: str, seconds: float) -> AsyncIterator[bytes]:
-        """Yield the last `seconds` as a gzip trace file. Raises TimeoutError before the first piece if the spool's disk does not answer."""
+        """Yield a gzip trace file. Raises TimeoutError before the first piece if the spool's disk does not answer."""
         tape = self._tapes.get(target)
         lines: Iterator[bytes] = iter(())
         if tape is not None:
@@ -163,7 +159,7 @@ class _GpuReadings:
         self._json = "null"
 
     def at(self, number: int, t: float) -> str:
-        """Return the newest of the first `number` readings; "null" if none or too old at `t`."""
+        """ "null" if none of the first `number` readings is recent at `t`."""
         if not number:
             return "null"
         while self._next and int((fields := self._next[0].split("\t"))[1]) <= number:

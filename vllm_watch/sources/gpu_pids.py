@@ -30,7 +30,7 @@ class GpuPids:
     """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes`: reads the host's tree if there is one; `own_procfs`: the watcher's tree."""
+        """`processes` reads the host's tree, if any; `own_procfs` is the watcher's."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {
@@ -58,7 +58,7 @@ class GpuPids:
 
     @property
     def memory_is_theirs(self) -> bool:
-        """True if the memory reported with a PID belongs to that process."""
+        """True if the memory reported with a PID is that process's."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
 
     @property
@@ -98,7 +98,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The driver only claims its version; the process confirms it: it has the GPU open.
+        # The process confirms the driver's claim: it has the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)

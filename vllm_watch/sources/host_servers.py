@@ -1,6 +1,6 @@
-"""Find the vLLM servers of this host from /proc alone: command lines and listening sockets.
+"""Find the vLLM servers of this host from /proc: command lines and listening sockets.
 
-A server whose port or process is hidden (a sidecar shares the network but not the processes) is `sure` only after it answered.
+One with a hidden port or process (a sidecar shares the network but not the processes) is `sure` only after it answered.
 """
 
 import os
@@ -50,7 +50,7 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
 
 
 def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the arguments after `vllm serve` or its module; None if this is not a vLLM server."""
+    """Return the arguments of `vllm serve` or its module; None: no vLLM server."""
     words = tuple(argv)
     named = [PurePath(word).name for word in words[:2]]
     runs_python = named[:1] != [] and named[0].startswith("python")

@@ -1,4 +1,4 @@
-"""One connection to a server, one request at a time: an asyncio protocol. It closes itself after unsolicited bytes or an abandoned response."""
+"""One connection to a server, one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Kept of the body of a refused POST: a sentence or two."""
+"""Of the body of a refused POST: a sentence or two."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The outcome of a request. Not an exception: its traceback would keep the body until a collection."""
+    """The outcome of a request. Not an exception: a traceback would keep the body."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -41,7 +41,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection. `room`: the receive buffer, shared by all connections of a loop: asyncio would allocate 256 kB per response."""
+    """An open connection. `room`: the loop's receive buffer; asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -87,12 +87,12 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             if not self.reusable:
                 self.abort()
-            # An idle connection keeps no body: those of a thousand would be 50 MB.
+            # An idle connection keeps no body: a thousand would be 50 MB.
             self._waiter = None
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close it after `seconds` unless it is used again; None: it is in use."""
+        """Close it after `seconds` without use; None: it is in use."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
@@ -181,8 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return Reply("tls", f"the server ended TLS: {error}")
         if self._tls_13 and not self._received and not self._given_up:
-            # The server checks a client certificate after the handshake, and asyncio's servers (uvicorn) then close silently. Read as an engine's disconnect,
-            # one expired certificate would restart a fleet.
+            # asyncio's servers (uvicorn) close silently after the handshake if they reject a client certificate. Read as an engine's disconnect, one expired
+            # certificate would restart a fleet.
             return Reply("tls", _CLOSED_AFTER_TLS)
         if self._reader.status:
             return Reply("disconnected", "the connection broke off in the middle of the body")

@@ -1,4 +1,4 @@
-"""Host name resolution: the system's resolver in a thread, with a short cache."""
+"""Host name resolution by the system's resolver in a thread, with a short cache."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ class _Lookup(NamedTuple):
 
 
 class Names:
-    """A cache of addresses. Concurrent lookups of a name share a query, which outlives a cancelled caller."""
+    """A cache of addresses. Lookups of a name share a query, which outlives a cancelled caller."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or _of_the_system
@@ -64,7 +64,7 @@ class Names:
         return found
 
     def _answered(self, key: tuple[str, int], task: "asyncio.Task[list[AddrInfoType]]") -> None:
-        """A failure is not cached: the name server may be back a second later."""
+        """A failure is not cached."""
         if task.cancelled() or task.exception() is not None:
             lookup = self._lookups.get(key)
             if lookup is not None and lookup.task is task:

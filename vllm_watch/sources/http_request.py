@@ -1,4 +1,4 @@
-"""HTTP requests as bytes. A URL is parsed once; headers are checked each time."""
+"""HTTP requests as bytes; URLs are parsed once."""
 
 import base64
 import re
@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
+"""Proxies take 8 kB, an engine's has under a hundred, and a redirect may name any."""
 
 PLACES_MAX = 4096
-"""Parsed URLs cached (1 kB each, 10 kB at worst): two per scrape of 1,000 targets."""
+"""Cached (1 kB each, 10 kB at worst): two per scrape of 1,000 targets."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -68,7 +68,7 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Header names must be in their usual case. Raises ValueError for an unsafe header."""
+    """Header names must be in their usual case. Raises ValueError."""
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

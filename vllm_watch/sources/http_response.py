@@ -1,7 +1,7 @@
-"""Incremental HTTP/1.x response parser on llhttp (httptools).
+"""Incremental HTTP/1.x response parser on llhttp (httptools), which is strict but has no limits: these are here.
 
-No I/O. llhttp is strict (folded headers, bare line feeds and two lengths are invalid) but unlimited: limits are here. Source: RFC 9112 (messages, framing,
-chunks), RFC 9110 (fields, status codes).
+No I/O.
+Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
 """
 
 import zlib
@@ -21,14 +21,14 @@ INFORMATIONAL_MAX = 16
 """Heads of status 1xx before the response; one is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Everything but the body: chunk sizes, extensions, trailers. One-byte chunks cost us 40 bytes of memory per byte."""
+"""Chunk sizes, extensions, trailers. One-byte chunks cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
 
 
 class ResponseReader:
-    """Parses one response after another; call `expect` before each. `status` is 0 until the head is complete."""
+    """Parses one response after another, each after `expect`. `status` is 0 until the head is complete."""
 
     __slots__ = (
         "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
@@ -41,7 +41,7 @@ class ResponseReader:
         self.expect(0)
 
     def expect(self, body_bytes_max: int, refusal_bytes_max: int = 0) -> None:
-        """The limits are for the body if the status is 200, and if it is not."""
+        """Limits of the body if the status is 200, and if not."""
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body_bytes = 0  # compressed
@@ -63,7 +63,7 @@ class ResponseReader:
 
     @property
     def ended(self) -> bool:
-        """True if the response is complete, invalid, or as long as it may be."""
+        """True if the response is complete, invalid, or too long."""
         if self.error is not None or self.complete:
             return True
         return self.status not in (0, OK) and self._body_bytes_left <= 0
@@ -178,7 +178,7 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Free the body: one that was too large must not wait for the garbage collector."""
+        """Free the body at once, without the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()

@@ -1,7 +1,6 @@
 """State shared by calls: reusable connections, addresses, TLS contexts.
 
-A request is sent once; only a GET is retried, once, on a new connection, if a reused one closed before a byte came (uvicorn closes idle ones after 5 s). Other
-methods use a new connection.
+Only a GET is retried, once, if a reused connection closed before a byte came (uvicorn closes idle ones after 5 s). Other methods use a new connection.
 """
 
 import asyncio
@@ -22,16 +21,16 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""A connection idle this long is closed: the server is no longer polled."""
+"""The server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""An older connection is not reused: it would pin us to one process of a server while others may hang."""
+"""An older connection would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""Head start of an address before the next is tried in parallel (RFC 8305, 8)."""
+"""Until the next address is tried in parallel (RFC 8305, 8)."""
 
 ROOM_BYTES = 256 << 10
-"""More than a usual /metrics, so one turn of the loop reads it."""
+"""More than a usual /metrics: one turn of the loop reads it."""
 
 _CLOSE_TURNS = 4  # an aborted connection ends in the next, with TLS two later
 
@@ -46,7 +45,7 @@ class Bounds(NamedTuple):
 
 
 class _To(NamedTuple):
-    """Key of the pool: connections to one origin with one TLS configuration are interchangeable."""
+    """Key of the pool: its connections are interchangeable."""
 
     origin: Origin
     tls: TlsConfig
@@ -65,7 +64,7 @@ class _Seat:
 
 
 class Session:
-    """An HTTP client for one event loop; close it. Beyond `connections_max` a call replaces an idle connection, or waits."""
+    """An HTTP client for one event loop. Beyond `connections_max` a call replaces an idle connection, or waits."""
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
@@ -118,7 +117,7 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
-        # The server gets its full time: the wait for a permit was ours.
+        # The wait for a permit was ours, not the server's.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)

@@ -1,4 +1,4 @@
-"""TLS contexts (trusted CAs, own certificate), loaded from files and reloaded when these change."""
+"""TLS contexts (trusted CAs, own certificate), reloaded when their files change."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Shortest time between reloads of the system's CAs after a refused certificate: they may have been fixed since."""
+"""Between reloads of the system's CAs after a refused certificate."""
 
 CHECK_SECONDS = 5.0
 """Files are checked at most this often, when connections are made."""
@@ -37,7 +37,7 @@ class _Made:
 
 
 class Trust:
-    """TLS contexts by configuration. Use from one event loop; threads load the files."""
+    """TLS contexts by configuration. For one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
@@ -51,7 +51,7 @@ class Trust:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # In the background: threads may be busy resolving names, and this context still works.
+                # In the background: this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)
@@ -81,7 +81,7 @@ class Trust:
                 if known is None:
                     raise
                 if own_trouble.of_error(error) is None:
-                    # A new certificate without its key yet: keep the old pair until they match.
+                    # A new certificate without its key yet: keep the old pair.
                     _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
                     known.stamp = stamp
                 return known.context

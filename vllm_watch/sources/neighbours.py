@@ -18,13 +18,13 @@ from vllm_watch.support import threads
 NONE_FOUND = "no vLLM server runs on this host"
 REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
 
-_SEARCH_SECONDS = 5.0  # reading the command line of a process stuck in the kernel may block
+_SEARCH_SECONDS = 5.0  # reading a command line may block
 _NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Other vLLM servers on the host of a target that refuses connections. Searched twice a minute at most."""
+    """Other vLLM servers on a target's host. Searched twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
@@ -36,10 +36,7 @@ class Neighbours:
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers to the error.
-
-        Unchanged if the target's process is visible, or if servers answer whose processes are not (a container without the host's PIDs).
-        """
+        """Name them in the error, unless the target's process is visible, or servers answer whose processes are not (a container without the host's PIDs)."""
         self._answered.discard(url)
         now_s = time.monotonic()
         if now_s >= self._due_s:
@@ -60,7 +57,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers; uncertain ones are asked for /metrics unless `known`. None: the processes could not be read in time."""
+    """Return the running servers; uncertain ones are asked for /metrics unless `known`. None: not read in time."""
     found = await _search(listing, procfs)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled: it may block one daemon thread, never a second. That thread also
-shuts NVML down, which must not happen during a call.
+A driver call can block for minutes (a GPU in reset, a dead link): it may block one daemon thread, never a second. That thread also shuts NVML down, which must
+not happen during a call.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# The driver may be loaded later (by an operator on a Kubernetes node). A check searches the library path.
+# The driver may be loaded later (by an operator on a Kubernetes node).
 NO_DRIVER_RECHECK_SECONDS = 60.0
 # A working driver shuts down in milliseconds.
 CLOSE_SECONDS = 5.0
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is process-wide: a source that replaces a hung one waits for it.
+# NVML is process-wide: a new source waits for a hung one.
 _NVML = threading.Lock()
 
 
@@ -50,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Reads all GPUs of this host. Use from one event loop at a time."""
+    """Reads all GPUs of this host. For one event loop at a time."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class NvmlSource:
     def _hung_reading(self, job: _Job) -> GpuReading:
         seconds = time.monotonic() - job.begun_s
         call = self._driver.calling
-        # Between NVML calls /proc is read: a process stuck in the kernel with its memory locked blocks it.
+        # /proc is read too: a process stuck in the kernel with its memory locked blocks it.
         cause = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
         if self._queued:
             cause = "the NVIDIA driver has not answered a call from before"

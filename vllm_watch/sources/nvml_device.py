@@ -1,6 +1,5 @@
-"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values are None.
+"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values (all ones, 65535 °C, more used memory than there is) are None.
 
-Drivers answer "not supported", all ones, 65535 °C or more used memory than there is.
 Source: nvml.h and the NVML API reference.
 """
 
@@ -39,7 +38,7 @@ class Memory(NamedTuple):
 
 
 def read_memory(ask: Ask, handle: Any) -> Memory:
-    """Without version 2 of the call (before R510) `used` includes the driver's reserved part."""
+    """Before R510 (no version 2 of the call) `used` includes the driver's reserved part."""
     memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     reserved = None if memory is None else int(memory.reserved)
     if memory is None:

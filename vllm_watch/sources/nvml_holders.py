@@ -1,6 +1,6 @@
 """The processes that hold memory on one GPU or MIG slice, with their facts from /proc.
 
-NVML lists them by kind (compute, graphics, MPS clients), each with all of the process's memory: lists are merged, not summed.
+NVML lists them by kind (compute, graphics, MPS clients), each with all of a process's memory: lists are not summed.
 """
 
 import time
@@ -12,7 +12,7 @@ from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.nvml_device import Ask, ratio
 from vllm_watch.sources.processes import ProcessFacts
 
-# The order decides `type`: a CUDA process that also draws counts as compute.
+# By priority: a CUDA process that also draws counts as compute.
 LISTS = (
     ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
@@ -34,12 +34,12 @@ class _Holder:
 
 @dataclass(slots=True)
 class Utilization:
-    """Per-process SM utilization of one GPU: each PID's newest sample since the last poll."""
+    """SM utilization of one GPU: each PID's newest sample since the last poll."""
 
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Return PID → ratio, without processes that have no new sample (idle, or not sampled)."""
+        """Return PID → ratio, without idle or unsampled processes."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
             self.last_seen_microseconds = 0  # the clock was set back
@@ -62,7 +62,7 @@ def read_holders(
     memory_total_bytes: int | None,
     utilization: Utilization | None,
 ) -> tuple[ProcessSample, ...] | None:
-    """Return the holders by ascending PID; None if NVML supports none of the lists here."""
+    """By ascending PID; None if NVML supports none of the lists here."""
     answers = {kind: ask(function, handle) for kind, function in LISTS}
     if all(answer is None for answer in answers.values()):
         return None
@@ -79,7 +79,7 @@ def read_holders(
 
 
 def _merge(answers: dict[str, Any], used_bytes_max: int | None) -> list[_Holder]:
-    """Merge by PID and instance; drop memory above the bound as absurd."""
+    """Memory above the bound is absurd."""
     holders: dict[tuple[int, int, int], _Holder] = {}
     for kind, answer in answers.items():
         for info in answer or ():

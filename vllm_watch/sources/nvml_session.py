@@ -1,6 +1,6 @@
 """NVML between nvmlInit and nvmlShutdown: find the GPUs and poll them.
 
-Blocking; use from one thread only. A failed GPU leaves the others readable; a failed library raises and ends the session.
+Blocking; for one thread. A failed GPU leaves the others readable; a failed library raises and ends the session.
 """
 
 from collections.abc import Iterator
@@ -37,10 +37,7 @@ class Inventory:
 
 
 class Asker:
-    """Calls pynvml functions by name; None if there is no answer.
-
-    `calling`: the running one, for other threads. Raises NVMLError if a whole GPU (lost) or the whole library fails.
-    """
+    """Calls pynvml functions by name; None: no answer. `calling`: the running one. Raises NVMLError if a whole GPU (lost) or the library fails."""
 
     def __init__(self, nvml: ModuleType) -> None:
         self.calling = ""
@@ -101,7 +98,7 @@ class Session:
         self._find()
 
     def poll(self) -> tuple[GpuSample, ...]:
-        """Poll once; ascending by index, slices after their GPU. Raises NVMLError if the library fails."""
+        """Ascending by index, slices after their GPU. Raises NVMLError if the library fails."""
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}

@@ -1,6 +1,6 @@
 """Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
-Each poll takes the queued events; earlier Xids are only in the kernel's log.
+Each poll takes the queued events.
 Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A failing GPU can repeat an Xid for every program on it.
+# A failing GPU can repeat one for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
 

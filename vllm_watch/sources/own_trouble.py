@@ -1,6 +1,6 @@
-"""Failures of a call that are caused by this host and not by the engine.
+"""Failures of a call caused by this host: a lack of file descriptors, a suspended process.
 
-Mistaken for a silent engine, a lack of file descriptors or a suspended process would page for every engine at once.
+Mistaken for silent engines, they would page for every engine at once.
 """
 
 import errno
@@ -11,8 +11,8 @@ OUTCOME = "watcher"
 """One of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout that fires later than due by more than both (seconds, share of its length) is not trusted: a running loop's timers are late by milliseconds, p99
-below half a second with 1,000 targets."""
+"""A timeout later than due by more than both (seconds, share of its length) is not trusted: a running loop's timers are late by milliseconds, p99 below half a
+second with 1,000 targets."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -29,7 +29,7 @@ NO_PLACE = (
 
 
 def of_error(error: BaseException) -> str | None:
-    """Describe the resource this host lacks; None if the error is not our own."""
+    """Return the resource this host lacks; None if the error is not our own."""
     if isinstance(error, MemoryError):
         return "no memory is left for the answer (raise the limit that vllm-watch runs under)"
     cause = getattr(error, "os_error", error)

@@ -31,10 +31,7 @@ class Status:
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """Return None if it is cut off or empty (the process was just reaped).
-
-    A process's name may contain spaces, parentheses and newlines: it ends at the last closing parenthesis.
-    """
+    """Return None if cut off or empty (just reaped). A name may contain spaces, parentheses and newlines: it ends at the last closing parenthesis."""
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()
     try:
@@ -53,7 +50,7 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_cmdline(text: bytes) -> tuple[str, ...]:
-    """Return the arguments; () for zombies and kernel threads. A process title leaves NULs in place of arguments: trailing ones are dropped."""
+    """Return the arguments; () for zombies and kernel threads. A process title leaves trailing NULs."""
     stripped = text.rstrip(b"\0")
     return (
         tuple(part.decode(errors="replace") for part in stripped.split(b"\0")) if stripped else ()
@@ -61,7 +58,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """Return the longest path: it names the container or pod. Version 1 has a path per controller."""
+    """Return the longest path: it names the container or pod. Version 1 has one per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""All processes of this host, listed once for concurrent callers. A listing reads files of every process, so a thousand targets must share one."""
+"""All processes of this host, listed once for concurrent callers: a listing reads files of every process."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ LISTED_MAX = 65_536
 """Any more are left out."""
 
 FRESH_SECONDS = 1.0
-"""A server answers long after its processes started, so a cached listing has them."""
+"""A server answers long after its processes started."""
 
 
 class ProcessListing:

@@ -1,7 +1,7 @@
 """Facts of a process from /proc: name, command line, parent, state, age, CPU time, cgroup, user.
 
-A PID here belongs to the tree being read. Rarely changing facts are read until they were the same twice, and again when the name changes: exec and setproctitle
-(vLLM's "VLLM::EngineCore") change name and command line together.
+Rarely changing facts are read until they were the same twice, and again when the name changes: exec and setproctitle (vLLM's "VLLM::EngineCore") change it with
+the command line.
 Source: proc(5); Linux fs/proc/array.c.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, parse_stat, parse_status
 
-# `stat` fits a kernel page; `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
+# `stat` fits a page; `status` is about 1.5 KB; a cgroup path at most 4 KB per line.
 SMALL_FILE_BYTES_MAX = 16 * 1024
 # The kernel allows megabytes; `vllm serve` uses about 1 KB.
 CMDLINE_BYTES_MAX = 16 * 1024
@@ -57,7 +57,7 @@ class _Static:
 
 
 class ProcReader:
-    """Reads one procfs tree: our own, or the host's mounted elsewhere. Caches static facts until the process is gone or `forget_others` drops it."""
+    """Reads one procfs tree, ours or the host's. Caches static facts until the process is gone or `forget_others` drops it."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self.procfs = procfs
@@ -73,7 +73,7 @@ class ProcReader:
         except OSError:
             self._forget(pid)
             return None
-        # The open folder pins the process: a successor with the same PID cannot be mistaken for it.
+        # The open folder pins the process, even if its PID is reused.
         try:
             return self._read(pid, folder)
         except (*_GONE, PermissionError):
@@ -87,7 +87,7 @@ class ProcReader:
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False under hidepid. Process 1 is root's, so hidepid hides it first."""
+        """Return False under hidepid, which hides process 1 (root's) first."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:
@@ -125,7 +125,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read once: the kernel derives it from the wall clock, and a later one would make a process seem replaced.
+        # Read once: a clock step would make each process seem replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:

@@ -1,7 +1,4 @@
-"""Turn a /metrics body into a Reading: map its numbers to fields of engines.
-
-Fields are bound to positions once per layout (see `exposition`), shared by targets.
-"""
+"""Turn a /metrics body into a Reading: map its numbers to fields of engines, by positions bound once per layout (see `exposition`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -36,7 +33,7 @@ ENGINES_MAX = 64
 """Per body: each has about 400 lines."""
 
 NAME_CHARACTERS_MAX = 256
-"""Of an engine or model: both are labels of every exported series."""
+"""Of an engine or model: both label every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -68,13 +65,13 @@ class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; in a body of a known layout check other numbers only for valid characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; in a known layout check other numbers only for valid characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
 
     def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
-        """Raises ExpositionError if the body is not in the format; `lines_max`: see `Parser.parse`."""
+        """Raises ExpositionError; `lines_max`: see `Parser.parse`."""
         self.lines = None
         exposition = self._parser.parse(
             body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
@@ -191,7 +188,7 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`names`: of all series, in order. `indices`, `lines`: positions of the needed numbers."""
+    """`names`: of all series, in order. `indices`, `lines`: of the needed numbers."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
@@ -232,10 +229,9 @@ class _engine_keys:  # noqa: N801 - a function with two results
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent answers for every replica on its node; a single replica is simply the engine.
+        # Ray's agent answers for every replica on its node; a single one is simply the engine.
         self._by_replica = len(replicas) > 1
-        # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last and keeps the others' cache_config_info: an engine with nothing else is not
-        # visible.
+        # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last and keeps their cache_config_info: an engine with nothing else is not visible.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -306,7 +302,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports the KV usage once per process, stale ones included; the older name is merged correctly.
+    # vLLM 0.9.2 exports the KV usage per API server process, stale ones included; the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -321,7 +317,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
 
 
 def _plain_rows(name: str, rows_of: Callable[[str], list[Row]]) -> list[Row]:
-    # Ray writes counters with or without the suffix, depending on its version.
+    # With or without the suffix, by Ray's version.
     return rows_of(name) or (
         rows_of(name.removesuffix("_total")) if name.endswith("_total") else []
     )
@@ -354,7 +350,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """A vLLM with its own series off still has useful process metrics."""
+    """A vLLM with its own series off has useful process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

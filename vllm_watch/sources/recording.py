@@ -1,6 +1,6 @@
-"""Trace files: written by `record`, read by `replay`: gzip (or plain text), an observation per line.
+"""Trace files, written by `record`, read by `replay`: gzip (or plain text), an observation per line.
 
-The writer's file is bounded: a chain of gzip members, whose older half is cut off when it is full.
+The writer's file is a chain of gzip members, whose older half is cut off when it is full.
 """
 
 import gzip
@@ -30,12 +30,12 @@ TARGETS_MAX = 1000
 """Per recording: each costs some 20 kB of memory."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
-_LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
+_MEMBERS = 16  # the cut is exact to 1/16 of the bound
+_LEVEL = 6  # 0.5 ms for a body of 55 KB
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest line first, without a truncated end. Raises RecordingError: unreadable, or a line is damaged."""
+    """Read a trace, oldest first, without a truncated end. Raises RecordingError: unreadable or damaged."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """As in a live scrape, an invalid text makes the outcome `garbled`."""
+    """An invalid text makes the outcome `garbled`, as in a live scrape."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -147,13 +147,10 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file of at most `bytes_max`.
-
-    A killed process loses nothing; the file then only lacks its gzip trailer. A cut needs half the size more for a moment.
-    """
+    """Appends to one gzip file of at most `bytes_max` (half more during a cut). A killed process loses only its gzip trailer."""
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
-        """Raises RecordingError if the file cannot be created, or is not empty."""
+        """Raises RecordingError: not creatable, or not empty."""
         self._path = path
         self._bytes_max = bytes_max
         try:
@@ -187,7 +184,7 @@ class Writer:
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
-            # A flush per line costs a few bytes: lines hardly repeat within the window.
+            # A flush per line costs a few bytes.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
@@ -196,7 +193,7 @@ class Writer:
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
-        """Raises RecordingError if the disk fails; the lines are safe even then."""
+        """Raises RecordingError if the disk fails; the lines are safe."""
         if self._file.closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""The listening TCP sockets of a network namespace, and the sockets of a process: from /proc alone.
+"""Listening TCP sockets of a network namespace, and a process's sockets, from /proc.
 
 Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
@@ -28,7 +28,7 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """Return the sockets in a folder like /proc/net or /proc/PID/net; none if it is gone. Raises PermissionError."""
+    """`net`: like /proc/net or /proc/PID/net; none if gone. Raises PermissionError."""
     found = []
     for table in ("tcp", "tcp6"):
         for line in lines(net / table)[1:]:
@@ -40,7 +40,7 @@ def listening(net: Path) -> list[Listening]:
 
 
 def held(procfs: Path, pid: int) -> set[int]:
-    """Return the inodes of a process' open sockets; empty if it is gone. Raises PermissionError."""
+    """Return the inodes of a process' sockets; empty if it is gone. Raises PermissionError."""
     found = set()
     try:
         with os.scandir(procfs / str(pid) / "fd") as entries:

@@ -1,6 +1,6 @@
-"""Packed pieces of recordings on disk; one worker thread writes and reads them in order.
+"""Packed pieces of recordings on disk; one thread writes and reads them in order.
 
-A piece (`Chunk`) stays in memory until it is on disk. A read returns the data as of its request.
+A piece (`Chunk`) stays in memory until it is on disk; a read returns the data as of its request.
 """
 
 import os
@@ -18,14 +18,14 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at once; pieces beyond this backlog are not written.
+# A thousand targets may send a piece at once; the rest is not written.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
 
 
 class Chunk:
-    """Packed records: in memory (`packed`), in the spool file at `offset`, or briefly in both."""
+    """Packed records: in memory (`packed`), in the spool file at `offset`, or both."""
 
     __slots__ = ("length", "offset", "packed")
 
@@ -46,7 +46,7 @@ class Spool:
         self._pending_bytes = 0
         self._files = 0
         self._failing = False
-        # A daemon thread: a hung disk must not keep the process from ending.
+        # A daemon thread: a hung disk must not block the exit.
         self._thread = threading.Thread(target=self._work, name="flight-recorder", daemon=True)
         self._thread.start()
         self._submit(self._empty_folder)
@@ -57,7 +57,7 @@ class Spool:
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Queue the piece; `free_written` frees its memory later. `chunk.offset` is set unless the backlog is full."""
+        """Queue the piece. `chunk.offset` is set unless the backlog is full."""
         if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
             self._pending_bytes += chunk.length
             chunk.offset = offset

@@ -1,6 +1,6 @@
-"""Stacks of a server's processes from py-spy, if the configuration names it.
+"""Stacks of a server's processes from a configured py-spy.
 
-`--nonblocking` does not pause the process, so an engine that only looks hung is not disturbed; the stacks then have no native frames.
+`--nonblocking` does not disturb an engine that only looks hung; the stacks then have no native frames.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """Return a summary per process of a server, then the stacks; None if off. Arguments as in engine_processes."""
+        """Return a summary per process, then the stacks; None if off. Arguments as in engine_processes."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Summarize the stacks in a sentence; "" if off or none was found. `engine`: the hung one; None: the whole server."""
+        """Return a sentence; "" if off or none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -71,7 +71,7 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Return each process' state and its stacks; empty if not found in time."""
+        """Return states and stacks; empty if not found in time."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
@@ -127,7 +127,7 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Drain the pipe: it would stay open if the output was longer than BYTES_MAX.
+        # Drain the pipe, which a longer output would leave open.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):

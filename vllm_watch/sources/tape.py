@@ -1,7 +1,6 @@
 """The last minutes of one series of texts: compressed, lossless, bounded by age and size.
 
-Records are packed into chunks; chunks form groups that begin with a text in full, so each can be read and dropped alone. With a spool each chunk is in the
-file's first gap large enough.
+Records are packed into chunks; chunks form groups that begin with a text in full, so each can be read and dropped alone.
 """
 
 import asyncio
@@ -94,7 +93,7 @@ class Tape:
             self._drop(0)
 
     def free_memory(self) -> None:
-        """By packing, if a disk takes it, else by dropping the oldest records in memory."""
+        """By packing, if a disk takes it, else by dropping the oldest."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
@@ -104,7 +103,7 @@ class Tape:
                 return
 
     async def packed_groups(self, since_seconds: float) -> list[list[bytes]]:
-        """Fetch all groups with records after `since_seconds`; decode each with `records`. Raises TimeoutError: the disk does not answer."""
+        """Fetch the groups with records after `since_seconds`, for `records`. Raises TimeoutError: the disk does not answer."""
         groups = [group for group in self._groups if group.last_seconds >= since_seconds]
         last = [_packed(self._open)] if self._open else []
         chunks = [chunk for group in groups for chunk in group.chunks]
@@ -132,7 +131,7 @@ class Tape:
             return True
         if not group.chunks:
             return False
-        # Groups are dropped whole, so a group is small; but so large that its first text, in full, is not most of it.
+        # Dropped whole, so a group is small; but its first text, in full, is not most of it.
         bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
         return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
 
@@ -190,7 +189,7 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each head with the lines of its text, or None. Raises zlib.error: the disk returned damaged data."""
+    """Yield each head with its text's lines, or None. Raises zlib.error: damaged."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

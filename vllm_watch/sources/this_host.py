@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_here(host: str, net: Path = NET) -> bool:
-    """Return True for loopback or an address of this /proc/PID/net. Other names may mean another host later. Raises PermissionError."""
+    """Return True for loopback or an address of this /proc/PID/net. Raises PermissionError."""
     if is_loopback(host):
         return True
     address = _address(host)

@@ -1,7 +1,7 @@
 """One line of a trace (recording): an observation as JSON, with the raw metrics text.
 
-The format is a contract with other programs; our own keys (`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`, `start_failure`) let
-a replay see the same as the daemon. Readers skip unknown keys.
+A contract with other programs; our own keys (`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`, `start_failure`) let a replay see
+the same as the daemon.
 """
 
 import json
@@ -25,7 +25,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# First match wins. aiohttp writes "ssl:default" into all of its connection errors, so TLS is recognized by text that only TLS failures have.
+# First match wins. aiohttp writes "ssl:default" into all its connection errors, so TLS is recognized by text of TLS failures only.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -70,7 +70,7 @@ _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Raises ValueError: not a JSON object, no time, or an invalid field, which the text names."""
+    """Raises ValueError, which names the field: not JSON, no time, or invalid."""
     entry = json_text.read(line)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
@@ -184,14 +184,14 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """Serialize as one line with its newline, without credentials. `target` replaces the observation's own, if that is a name and not a URL."""
+    """One line with its newline, without credentials. `target` replaces the observation's own, if that is a name and not a URL."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Join a line from `remainder`'s text and `gpus`, which is JSON already."""
+    """Join `remainder`'s text and `gpus`, which is JSON already."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
@@ -202,7 +202,7 @@ def _kept(**calls: Call | None) -> dict[str, bool]:
 
 
 def remainder(observation: Observation) -> str:
-    """Serialize all but time, target, metrics text and GPUs, as the inside of a JSON object."""
+    """All but time, target, metrics text and GPUs, as the inside of a JSON object."""
     scrape, health = observation.scrape, observation.health
     entry: dict[str, Any] = {
         "ok": scrape.outcome == "ok",

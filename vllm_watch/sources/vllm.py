@@ -1,7 +1,6 @@
-"""Poll one vLLM server over HTTP: /metrics, /health, /version, /v1/models → one Observation.
+"""Poll one vLLM server: /metrics, /health, /version, /v1/models → one Observation.
 
-Every call is a bounded GET: several of vLLM's endpoints change the engine, but only on POST. Rarely changing paths are read when the server is first seen, when
-its process restarts, and every ten minutes.
+Every call is a bounded GET: several of vLLM's endpoints change the engine, but only on POST.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ IDENTIFY_SECONDS = 600.0
 """LoRA adapters may come and go without a restart."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop: learning its series may take half a second."""
+"""A longer body is parsed outside the event loop, as learning it may take half a second."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -60,7 +59,7 @@ class ScrapeLimits(Protocol):
 
 
 class Look(NamedTuple):
-    """One poll: the observation, the raw body for recordings, and each call by source."""
+    """The observation, the raw body for recordings, and each call by source."""
 
     observation: Observation
     body: str | None
@@ -69,12 +68,12 @@ class Look(NamedTuple):
 
 
 class VllmSource:
-    """Polls one server. Polls must not overlap; the caller owns the shared session."""
+    """Polls one server, never twice at once; the caller owns the shared session."""
 
     def __init__(
         self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
     ) -> None:  # fmt: skip
-        """`neighbours`: the other local servers, named if a local target refuses connections."""
+        """`neighbours` are named if a local target refuses connections."""
         self.target = target
         self._settings = settings
         self._session = session
@@ -84,7 +83,7 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        # Compressing 50 kB pays off between machines only. Local also means that this host's GPUs may be its GPUs.
+        # Compressing 50 kB pays off between machines only. This host's GPUs may be a local target's.
         self.local = is_loopback(urlsplit(target.url).hostname or "")
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
@@ -116,7 +115,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # If an engine makes no step, check at once if it sleeps or is paused.
+            # If an engine makes no step, check if it sleeps or is paused.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -139,7 +138,7 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # Counters are as old as the response, not as the request (a busy server answers late) nor as now (a response may wait to be read).
+        # Counters are as old as the response: a busy server answers late, and a response may wait to be read.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
@@ -268,7 +267,7 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """JSON allows lone surrogates, UTF-8 does not; redacts our own API key."""
+    """JSON allows lone surrogates, UTF-8 does not; our API key is redacted."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 

@@ -1,7 +1,6 @@
-"""Our field → every name vLLM has used for it, newest first.
+"""Our field → every name vLLM has used for it, newest first; the first one present is read.
 
-A rename in vLLM changes only this file. Names are families: a counter with its `_total`, a histogram without `_bucket`, `_sum`, `_count`. The first name
-present is read.
+A rename in vLLM changes only this file. Names are families: a counter with `_total`, a histogram without `_bucket`, `_sum`, `_count`.
 Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0, `vllm/v1/metrics/loggers.py` and nearby files for V1). "V0 to
 0.10.2" is inclusive.
 """
@@ -149,7 +148,7 @@ FIELDS: dict[str, Field] = {
         "kv_offload_load_bytes_total",
         "kv_offload_store_bytes_total",
     ),
-    # Level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
+    # Sleep and wake at level 1 and 2, new weights for reinforcement learning (0.33.0+)
     "operations_in_flight": _each(
         "sleep_mode_operations_in_flight", "rl_weight_update_operations_in_flight"
     ),
@@ -224,7 +223,7 @@ _SANITIZED = "ray_vllm_"
 
 
 def canonical(name: str) -> str:
-    """Return a series' name as in vLLM's own /metrics. Ray's agent adds the prefix `ray_`, and from vLLM 0.11.0 Ray gets the name without the colon."""
+    """Return vLLM's own name: Ray's agent adds the prefix `ray_`, and from vLLM 0.11.0 Ray gets the name without the colon."""
     if not name.startswith("ray_"):
         return name
     if name.startswith(_SANITIZED):
@@ -259,7 +258,7 @@ UNKNOWN_FAMILIES_MAX = 100
 
 
 def unknown_families(names: Collection[str]) -> tuple[str, ...]:
-    """Return families that are neither read nor in NOT_READ; UNKNOWN_FAMILIES_MAX at most."""
+    """At most UNKNOWN_FAMILIES_MAX that are neither read nor in NOT_READ."""
     known = NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
     for name in names:

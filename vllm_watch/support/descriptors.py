@@ -1,4 +1,4 @@
-"""Share out this process' file descriptors, so that no use starves the others: connections to engines wait for their share. A shell's limit is 1,024."""
+"""Share out this process' file descriptors, so that no use starves the others. A shell's limit is 1,024."""
 
 import concurrent.futures.thread  # noqa: F401 - asyncio loads it at its end, which needs a descriptor
 import resource
@@ -8,10 +8,10 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines; some programs run by hooks iterate over all possible descriptors."""
+"""Enough for tens of thousands of engines; some hooks' programs iterate over all possible descriptors."""
 
 OWN = 64
-"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20."""
+"""State file, logs, service manager, a hook's pipes, the driver: some 20."""
 
 CALLERS_MAX = 512
 """Connections served."""

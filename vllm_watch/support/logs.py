@@ -1,7 +1,6 @@
-"""Logs: one line per change of state; readable on a terminal, JSON anywhere else.
+"""Logs: readable on a terminal, JSON anywhere else; all lines pass one filter for secrets.
 
-All lines, the standard library's too, pass one renderer and one filter for secrets. In systemd's journal each begins with its priority, for `journalctl -p
-warning`.
+In systemd's journal each begins with its priority, for `journalctl -p warning`.
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""Remove secrets from all output: logs, errors, recordings, notifications, printed settings; by pattern, and by value (secrets read from key files).
+"""Remove secrets from all output, by pattern and by value (secrets read from key files).
 
-The text is untrusted, so every expression takes linear time: it starts at the beginning of a word, does not backtrack, and ends even if a bracket or quote is
-never closed.
+The text is untrusted, so every expression takes linear time: it starts at a word, does not backtrack, and ends even if a bracket or quote is never closed.
 """
 
 import re
@@ -14,7 +13,7 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# An unclosed quote or bracket means truncation: hide to the end of the line, or of a list.
+# Unclosed means truncated: hide to the end of the line, or of a list.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
@@ -76,7 +75,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the beginning of foreign text, redacted. Cutting first keeps long texts cheap."""
+    """Return the beginning, redacted; cut first, for speed."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
@@ -90,7 +89,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
+    """Hide userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -110,7 +109,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a URL without its path, which is the secret of a chat's webhook."""
+    """The path is the secret of a chat's webhook."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"

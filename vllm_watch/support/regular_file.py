@@ -1,7 +1,6 @@
 """The only way to read a file named by a user: regular files only, and bounded.
 
-A pipe without a writer and an endless device block forever: the event loop, or in a thread the exit. `tests/test_one_way_to_read.py` finds code that reads
-otherwise.
+A pipe without a writer or an endless device blocks forever. `tests/test_one_way_to_read.py` finds code that reads otherwise.
 """
 
 import errno
@@ -19,8 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""For a secret's file with unsafe permissions: one that opens vllm-watch is refused; one sent to others is used with a warning: else restarts and messages
-would stop, and it is exposed anyway."""
+"""For a secret with unsafe permissions: one that opens vllm-watch is refused; one sent to others only warns: else restarts and messages would stop."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -46,10 +44,7 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading in pieces, without blocking.
-
-    Raises OSError. `pipes`: accept e.g. a shell's `<(command)`, for commands that the user can interrupt.
-    """
+    """Open for reading in pieces, without blocking. Raises OSError. `pipes`: accept a shell's `<(command)`, if the user can interrupt."""
     # Opening alone wakes the writer of a pipe, and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
@@ -70,7 +65,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
 def read(
     path: Path, bytes_max: int, *, follow: bool = True, if_exposed: IfExposed = "taken"
 ) -> bytes:
-    """Return the whole file. Raises OSError, also above `bytes_max`. `if_exposed`: if it is a secret that others may read or replace."""
+    """Return the whole file. Raises OSError, also above `bytes_max`. `if_exposed`: policy for a secret."""
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
         body = file.read(bytes_max + 1) or b""  # nothing to read yet
@@ -80,7 +75,7 @@ def read(
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would, for a file that a library reads by path."""
+    """Raise OSError if `read` would, for a library that reads by path."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 
@@ -97,7 +92,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe for a secret. The group may read root's files: Kubernetes mounts them so, by fsGroup."""
+    """Return why a secret's permissions are unsafe. The group may read root's files: Kubernetes mounts them so, by fsGroup."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

@@ -16,7 +16,7 @@ import structlog
 _log = structlog.get_logger()
 
 STATUS_SECONDS = 5.0
-"""Of the line in `systemctl status`: one poll at the default interval."""
+"""For `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
 """sd_watchdog_enabled(3): send one every half of the time limit."""
@@ -52,7 +52,7 @@ class ServiceManager:
 
     @asynccontextmanager
     async def reloading(self) -> AsyncIterator[None]:
-        """Report RELOADING, and READY at the end, with or without an error."""
+        """READY follows at the end, with or without an error."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
