@@ -1,7 +1,4 @@
-"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout.
-
-A single read returns only a part. `tests/test_one_way_to_read.py` finds code that reads in any other way.
-"""
+"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout. `tests/test_one_way_to_read.py` finds code that reads in any other way."""
 
 import asyncio
 import os
@@ -28,7 +25,7 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the whole body. Raises TooLongError; aiohttp.ClientError, TimeoutError, OSError: it is incomplete."""
+    """Return the whole body. Raises TooLongError; aiohttp.ClientError, TimeoutError, OSError: incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -52,7 +49,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream as they come, without a truncated last one. Raises TooLongError: a line has more than `bytes_max` bytes."""
+    """Yield the lines of a stream, without a truncated last one. Raises TooLongError: over `bytes_max`."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")

@@ -1,6 +1,6 @@
-"""A client of the Kubernetes API server: single REST calls and watches, bounded in time and size.
+"""A client of the Kubernetes API server:
 
-Address, token, certificate and namespace come from the pod and are read again for each call, because tokens are rotated.
+REST calls and watches, bounded in time and size. Address and credentials are read again for each call, because tokens are rotated.
 Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
@@ -22,13 +22,13 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Limit of a call, including connecting: the API server answers in milliseconds, and callers retry."""
+"""Including connecting: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than a call's limit: a call that timed out was sent."""
+"""Shorter: a call that timed out was sent."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""A pod or a Lease takes some KB; a large namespace's pod list one or two MiB."""
+"""A pod or a Lease takes some KB; a pod list one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Mount of a pod's token, certificate and namespace."""
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object's part, such as its metadata; empty if missing or not an object."""
+    """Return e.g. an object's metadata; empty if missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -86,7 +86,7 @@ class Access:
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the access of a pod's own service account; `folder` defaults to SERVICE_ACCOUNT. Raises KubernetesError: not a pod, or no token."""
+    """A pod's own service account; `folder` defaults to SERVICE_ACCOUNT. Raises KubernetesError: not a pod, or no token."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -113,7 +113,7 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """A client of one API server. Every method raises KubernetesError if there was no response."""
+    """A client of one API server. Without a response every method raises KubernetesError."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
         """Hooks have `session` in `Tools.session`."""
@@ -140,10 +140,9 @@ class Api:
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch: pass each event to `take` until it returns False or the server ends the stream (empty answer).
+        """Watch until `take` returns False or the server ends the stream.
 
-        `seconds`: the requested duration; a connection that lasts CALL_SECONDS longer is dead. Raises KubernetesError: also if the stream breaks off or is not
-        a stream of events.
+        `seconds`: requested; CALL_SECONDS later it is dead. Raises KubernetesError, also if it breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(

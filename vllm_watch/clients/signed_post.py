@@ -1,7 +1,4 @@
-"""A signed POST of JSON and its outcome, for the webhook hook and notifier.
-
-Redirects are not followed; proxies and passwords of our environment are not used.
-"""
+"""A signed POST of JSON and its outcome, for the webhook hook and notifier. No redirects; no proxies and passwords of our environment."""
 
 import asyncio
 import hashlib
@@ -24,7 +21,7 @@ from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""Age of a timestamp that receivers should accept: clocks differ, and a queue delays requests."""
+"""Receivers should accept older timestamps: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -48,7 +45,7 @@ class Posted:
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without proxies and passwords from the environment."""
+    """Return a session without cookies, and without proxies and passwords of the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
@@ -95,7 +92,7 @@ async def post(
 ) -> Posted:  # fmt: skip
     """Send it once. Raises only CancelledError."""
     place = origin(url)
-    # Connecting has a shorter limit: a call that used up the whole time was sent.
+    # Less than the whole time: a call that used it up was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -122,7 +119,7 @@ async def post(
 
 
 async def reachable(url: str) -> str | None:
-    """Connect (with TLS for https), send nothing; return the error, or None."""
+    """Send nothing (TLS for https); return the error, or None."""
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if secure else 80)

@@ -1,6 +1,6 @@
-"""Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
+"""Targets from Prometheus file_sd files (JSON or YAML).
 
-A bad or half-written file keeps its last good targets: losing a fleet while one file is saved would be worse than watching a server that has just gone.
+A bad or half-written file keeps its last good targets: a fleet must not be lost while a file is saved.
 Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
 """
 
@@ -33,13 +33,13 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """All files that match the patterns; `read` parses only changed ones."""
+    """All files that match the patterns; only changed ones are parsed."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets in order, and problems by file. Blocks on the disk."""
+        """Return the targets, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:

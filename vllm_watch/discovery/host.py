@@ -1,7 +1,4 @@
-"""Targets of this host: the vLLM servers found by their processes and sockets.
-
-A server stays a target when its process is gone (a crash) until a configuration reload.
-"""
+"""Targets of this host, found by their processes and sockets. One without a process (a crash) stays a target until a configuration reload."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -33,7 +30,7 @@ class HostTargets:
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Return all servers found since the start. Never raises for their content."""
+        """All found since the start. Raises nothing for their content."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
         if seen is None:
             return targets_of(self._found or {})
@@ -49,7 +46,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """Return targets; a decode (`kv_consumer`) has the prefills (`kv_producer`) of its model as peers."""
+    """Return targets; a decode (`kv_consumer`) has its model's prefills (`kv_producer`) as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:

@@ -1,6 +1,6 @@
-"""Targets from Kubernetes: the pods that match a label selector, watched for changes.
+"""Targets from Kubernetes: the pods that match a label selector.
 
-A pod being deleted is not a target; one that is not ready is: it may be starting, or have the problem. Runbook: docs/kubernetes.md.
+A pod being deleted is none; one that is not ready is: it may have the problem. Runbook: docs/kubernetes.md.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""Limit of the wait for the first list, so that the daemon starts with its targets."""
+"""Wait for the first list, so that the daemon starts with its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""With more prefill servers the cause could not be told, and each poll of a decode checks them all."""
+"""With more prefill servers the cause could not be told; a decode's poll checks them all."""
 
 
 class KubernetesTargets:
-    """The pods of one configuration entry; each keeps the name it first got."""
+    """One configuration entry's pods; each keeps its first name."""
 
     def __init__(
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
@@ -61,10 +61,10 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """The first call waits some seconds for the first list. `qualified`: prefix names of pods and groups with the namespace."""
+        """Waits for the first list only. `qualified`: prefix names with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without it every node would watch all pods of the cluster.
+            # Otherwise every node would watch all pods.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []
@@ -121,7 +121,7 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """As a pod requests if that is free, else its own name, else none; a name stays with its pod."""
+        """As a pod requests if that is free, else its own name, else none; a name stays."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -1,4 +1,4 @@
-"""The pods of one namespace, or of all, from the API server: one list, then a resumable watch.
+"""The pods of one namespace, or of all: one list, then a resumable watch.
 
 While the API server is away the last pods are kept: they still serve.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
@@ -13,33 +13,33 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Requested; a silently dead connection is noticed at most one call later."""
+"""A dead connection is noticed at most one call later."""
 
 PODS_MAX = 2000
-"""Several times the capacity of one process. Each takes less than a KB."""
+"""Several times one process' capacity. Each takes less than a KB."""
 
 PAGE_PODS = 100
-"""Per page: with all their fields some 20 KB each, of 4 MiB."""
+"""With all their fields some 20 KB each, of 4 MiB."""
 
 PAGES_MAX = 100
 """Per list, if the server never ends it: 10,000 pods."""
 
 PAUSE_SECONDS = 1.0
-"""Between watches, and after the first failure; doubled after each further one."""
+"""Between watches, and after a failure; doubled after each further one."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""A recovered API server is noticed in half a minute; many watchers do not overload it."""
+"""A recovered API server is noticed in half a minute."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """A task that lists and watches; `pods` and `problem` can be read at any time."""
+    """A task that lists and watches; read `pods` and `problem` at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
+        """`namespace`: "" is our own, "*" all. `changed`: `pods` or `problem` may differ."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}  # by uid
         self.problem: str | None = None

@@ -1,6 +1,6 @@
-"""Turn a pod into a target: does it run a server to watch, at which address, and in which group? Pure.
+"""Turn a pod into a target: its server, address and group.
 
-A pod's author writes its annotations, so they may set how its own server is reached and named: never another host or a credential.
+Pure. A pod's author writes its annotations: they may set how its own server is reached and named, never another host or a credential.
 Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io. Runbook: docs/kubernetes.md.
 """
 
@@ -14,10 +14,10 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""Ours, but not for discovery: a rollout by the hook sets it on each pod."""
+"""The hook's rollout sets it on each pod; not for discovery."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""Of a Deployment's (Argo: Rollout's) pods; their ReplicaSet's name is Deployment and hash."""
+"""Of a Deployment's (Argo: Rollout's) pods; their ReplicaSet is named Deployment and hash."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -25,7 +25,7 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role labels, and the labels of their scope: llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose slices do not exchange KV with each other."""
+"""Role labels, and their scope's: llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose slices exchange no KV."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -37,8 +37,7 @@ _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""A server for its own data-parallel ranks only: llm-d's wide expert parallelism is a LeaderWorkerSet of these. Source: vLLM, engine/arg_utils.py; llm-d,
-guides/wide-ep-lws."""
+"""A server for its own data-parallel ranks only: llm-d's wide expert parallelism. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -87,7 +86,7 @@ class Pod:
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """Return None if it has nothing to watch now. Raises KeyError, TypeError, AttributeError, ValueError: not a valid pod."""
+    """None: nothing to watch now. Raises KeyError, TypeError, AttributeError, ValueError: not a valid pod."""
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
     address = status.get("podIP")
@@ -117,7 +116,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
 
 
 def _is_rank(spec: Mapping[str, Any]) -> bool:
-    """Return True if a container starts a server for some of the ranks, with its own address."""
+    """Return True for a server for some of the ranks, with its own address."""
     for container in spec.get("containers") or []:
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         command = " ".join(map(str, words))

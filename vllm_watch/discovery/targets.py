@@ -1,7 +1,4 @@
-"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes.
-
-A problem is logged once, and never shortens a list that was good.
-"""
+"""All targets: configured, and found on this host, in file_sd files and in Kubernetes. A problem never shortens a list that was good."""
 
 import asyncio
 import contextlib
@@ -28,7 +25,7 @@ _log = structlog.get_logger()
 
 _NONE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
-# Pods come and go in batches. A terminating engine takes longer to close its port.
+# Pods come and go in batches; a terminating engine takes longer.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
@@ -96,7 +93,7 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until pods change: a deleted one stops answering a moment later."""
+        """Or until pods change: a deleted one stops answering a moment later."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -104,7 +101,7 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets if they changed since the last call; None if not, or if not due yet."""
+        """Return all targets; None if unchanged since the last call, or not due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
@@ -164,7 +161,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Withhold the API key from targets named by files or pods, unless discovery.allow is set."""
+        """From targets named by files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -222,7 +219,7 @@ def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:
-    """Return True if the host matches a name (`*.` matches subdomains), address or network."""
+    """Return True if a name (`*.` matches subdomains), address or network matches."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCpu:
-    """One engine's processes at one poll. `None` is unknown. Counters start at an unknown value, and restart with the engine's processes or the watcher."""
+    """One engine's processes at one poll. Counters begin at any value, and restart with the processes or the watcher."""
 
     engine: str
     waited_seconds: float
-    """Sum over polls of the longest wait of a thread: runnable, but without a CPU."""
+    """Per poll the longest wait of a thread, runnable without a CPU; summed."""
 
     pid: int | None = None  # of the thread that waited longest since the last poll
     name: str | None = None  # title: "VLLM::EngineCore"

@@ -21,10 +21,9 @@ class Histogram:
 
 @record
 class EngineSample:
-    """Gauges, counters since start and histograms of one engine, named as in the published reading contract.
+    """One engine's gauges, counters and histograms, as in the reading contract.
 
-    `None`: not offered by its version or configuration, which differs from 0. A field without an `engine` label in vLLM (http, cache_config_info of old
-    versions) is repeated on each engine.
+    `None`: not offered. Fields without vLLM's `engine` label are on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
@@ -82,7 +81,7 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # From other servers, or from below the GPU; by family, without the common prefix
+    # From other servers, or from below the GPU; without the common prefix
     kv_failures: Labelled | None = None  # failed or late
     kv_transfers: Labelled | None = None
     operations_in_flight: Labelled | None = None  # sleep, wake, weight updates
@@ -116,10 +115,10 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Of a watched engine only these are read (the recording has all): the other histograms are half of a sample's cost."""
+"""Of a watched engine only these are read: the other histograms are half of a sample's cost."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Judged by count and sum only: `cumulative` is empty for a watched engine."""
+"""Judged by count and sum only: a watched engine has no `cumulative`."""
 
 
 FAILED = "error"
@@ -127,6 +126,6 @@ FAILED = "error"
 
 
 def served(sample: EngineSample) -> float | None:
-    """Return the requests that ended without a failure of the engine, since its start."""
+    """Return the requests since start that did not end by a failure of the engine."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

@@ -36,9 +36,9 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One poll of all GPUs of this host.
+    """All GPUs of this host.
 
-    `status`: "ok" (gpus may be empty), "no_driver" (normal without GPUs), "hung" (no answer within the deadline; `gpus` is None), "error" (see `text`).
+    `status`: "ok" (perhaps no GPU), "no_driver" (normal without GPUs), "hung" (no answer in time; `gpus` None), "error" (see `text`).
     """
 
     status: str

@@ -12,11 +12,11 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""The last, `watcher`: the watcher could not send the request, or did not run when the response came; it implies nothing about the server."""
+"""`watcher`: the watcher could not send the request, or did not run when the response came."""
 
 
 SCALING = "HTTP 503: vLLM says that it is scaling"
-"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this, `/health` too."""
+"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this."""
 
 
 @record
@@ -37,7 +37,7 @@ class Call:
 
 @record
 class ServerSample:
-    """The API server's process and the server as a whole, without its engines."""
+    """The API server's process and the server as a whole."""
 
     version: str | None = None  # from /version
     models: tuple[str, ...] | None = None  # from /v1/models
@@ -73,8 +73,8 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is 429 or 503, "refused" our mistake or the server's limit (wrong key
-or model name, no such endpoint), "failed" the server's error, and "unreached" never got there."""
+"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is 429 or 503, "refused" our mistake or the server's limit, "failed"
+the server's error, and "unreached" never got there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class CanaryCall:
 
 @record
 class Observation:
-    """One poll of one target. `t` is Unix time and may step; use `monotonic_s`, if known, for intervals."""
+    """One poll of one target. `t` is Unix time and may step: use `monotonic_s` for intervals."""
 
     t: float
     target: str  # URL in recordings, name elsewhere

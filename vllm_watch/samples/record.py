@@ -1,6 +1,6 @@
-"""Decorators for records created at every poll of every target: immutable by type, and cheap.
+"""Decorators for records created at every poll of every target: cheap, and immutable for the type checker only.
 
-`@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4 here; only the type checker enforces that these records are frozen.
+`@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4 here.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def short_record(cls: type[T]) -> type[T]:
 
 
 def changed(record: T, **values: Any) -> T:
-    """Return a copy with other values, in half the time of `dataclasses.replace`."""
+    """Like `dataclasses.replace`, in half the time."""
     cls: Any = record.__class__
     names, take = _taken(cls)
     copy: T = cls(**dict(zip(names, take(record), strict=True)) | values)
@@ -33,7 +33,7 @@ def changed(record: T, **values: Any) -> T:
 
 
 def completed(record: T, **values: Any) -> T:
-    """Set values in place: only for a record's creator, before sharing it."""
+    """In place: only for a record's creator, before sharing it."""
     for name, value in values.items():
         setattr(record, name, value)
     return record

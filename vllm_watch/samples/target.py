@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
-"""Target name of the watcher's own problems and of those shared by all targets."""
+"""Target of the watcher's own problems and of those shared by all targets."""
 
 HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Return the target name of a host's GPU problems; target names have no colon."""
+    """Return the target of a host's GPU problems; no other has a colon."""
     return HOST_PREFIX + name
 
 
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """The same for all spellings of this host; "" for a pod, whose address gets reused."""
+        """Same for all spellings of this host; "" for a pod, whose address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

@@ -1,4 +1,4 @@
-"""Stored charts, by target and part: in a separate file with its own worker, so that its damage costs nothing else and a slow disk delays no incident."""
+"""Stored charts, by target and part: in a file of their own with its own worker, so that damage or a slow disk costs no incident."""
 
 import sqlite3
 import time
@@ -13,7 +13,7 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Limit of the wait at start: a watcher being replaced needs up to five seconds to release the folder."""
+"""Limit of the wait at start: a replaced watcher needs up to five seconds to release the folder."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
@@ -41,7 +41,7 @@ class ChartTable:
         worker.tables.append(self)
 
     async def open(self) -> tuple[Part, ...]:
-        """Return the parts stored by an earlier run; none after a timeout, which the worker reports."""
+        """Nothing after a timeout, which the worker reports."""
         try:
             return await self.worker.do(self._read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
@@ -56,7 +56,7 @@ class ChartTable:
         self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Not in the schema: the state folder's own file does not have it."""
+        """The state folder's own file does not have this table."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"

@@ -9,7 +9,7 @@ from vllm_watch.support import json_text
 
 def packed(value: Mapping[str, Any]) -> str:
     """Raises TypeError or ValueError if not serializable."""
-    # SQLite rejects lone surrogates, which JSON from outside may contain.
+    # SQLite rejects lone surrogates, which foreign JSON may contain.
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -26,7 +26,7 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Limit of the wait at start: reading 20,000 incidents takes a second; a watcher being replaced needs up to five to release the folder."""
+"""At start: reading 20,000 incidents takes a second; a replaced watcher needs up to five to release the folder."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
@@ -36,7 +36,7 @@ ENDED_SECONDS_MAX = 30 * 86400.0
 """The period of a report."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""Learnt state of a target unseen this long is removed."""
+"""A target unseen this long loses its learnt state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class IncidentTable:
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:
-        """Return the state stored by an earlier run; nothing after a timeout, which the worker reports."""
+        """Nothing after a timeout, which the worker reports."""
         read = partial(self._read, ended_max)
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # Before any of our rows: open incidents of a file that is readable only later are never resumed.
+            # Before any of our rows: open incidents of a file readable only later are never resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Write these soon; incidents and the fleet's state go before any later request."""
+        """Incidents and the fleet's state go before any later request."""
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
@@ -127,7 +127,7 @@ class IncidentTable:
         self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
 
     def _end_leftovers(self, db: sqlite3.Connection) -> None:
-        """End open incidents that were never resumed, before our own rows are written."""
+        """Those that were never resumed, before our own rows are written."""
         now = time.time()
         for incident in self._parsed(db.execute(_OPEN).fetchall()):
             over = ended(incident, now, "superseded")

@@ -1,6 +1,6 @@
 """The restart journal: all attempts, operators' actions and standing entries such as a pause.
 
-Each write is on disk before it returns. If a write or read fails, JournalError is raised and nothing is restarted.
+Each write is on disk before it returns; JournalError means that nothing is restarted.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""A disk that takes longer to flush one row is not reliable."""
+"""A slower disk is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
 """A year and a month, as an audit requires."""
@@ -29,14 +29,14 @@ KEPT_MAX = 20_000
 """Of attempts and of actions, some 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: records were lost, so the budget spent is unknown; a person must accept that."""
+"""Standing entry: the budget spent is unknown, which a person must accept."""
 
 _BEGUN = "begun"
 """Standing entry: when this file was begun."""
 
 
 def approval(incident_id: str, target: str) -> str:
-    """Return the name of the standing entry for a person's approval."""
+    """Return the standing entry of a person's approval."""
     return f"approval {incident_id} {target}"
 
 
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Entry):
-    """An attempt as an entry, at the time it began."""
+    """An attempt as an entry."""
 
     attempt: Attempt
 
@@ -84,7 +84,7 @@ class Told:
 
 
 def _to_json(attempt: Attempt) -> dict[str, Any]:
-    """Older versions can read it if it has no gang."""
+    """Without a gang, older versions can read it."""
     said = asdict(attempt)
     return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
 
@@ -100,7 +100,7 @@ class Journal:
         self.trouble: str | None = "it was not opened yet"
 
     async def open(self) -> None:
-        """Test the file; `trouble` has a failure until a later write succeeds."""
+        """Test the file; until a later write succeeds `trouble` has a failure."""
         await self.probe()
 
     async def probe(self) -> None:
@@ -109,7 +109,7 @@ class Journal:
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Finish pending writes to another process's folder, within a moment; our own worker continues."""
+        """Finish writes to another process's folder, within a moment; our own worker continues."""
         if self._closes:
             await self._worker.close()
 
@@ -225,7 +225,7 @@ class Journal:
         return done
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """In a file that lost writes or replaced a damaged one, the spent budget is unknown."""
+        """After lost writes or a damaged file, the spent budget is unknown."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss
@@ -251,7 +251,7 @@ class Journal:
 
 
 class PassingJournal(Journal):
-    """In memory, for mode observe without a state folder. Nothing may be restarted with it."""
+    """In memory, for mode observe without a state folder: nothing may be restarted."""
 
     def __init__(self) -> None:
         super().__init__(None)

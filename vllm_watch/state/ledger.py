@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A flush takes milliseconds; a message does not wait longer for a hanging disk."""
+"""A flush takes milliseconds."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -46,7 +46,7 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """None removes a row. Raises StateError. Return False without writing if the file is new and lacks all earlier rows."""
+        """None removes a row. Return False, unwritten, if the file is new and lacks earlier rows. Raises StateError."""
 
         def write(db: sqlite3.Connection) -> bool:
             if self._files != self._worker.connection.files:
