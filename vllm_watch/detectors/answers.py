@@ -128,7 +128,7 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Judge short answers that may be intended (classification wants one token): do they replace as many others?"""
+        """Short answers may be intended (classification wants one token), unless they replace as many others."""
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,

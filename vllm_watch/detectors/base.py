@@ -153,4 +153,4 @@ class Inherits(Protocol):
     """A detector that can learn from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only what makes it more patient. Raises one of stored.DAMAGE."""
+        """Adopt only habits that make it more patient. Raises one of stored.DAMAGE."""

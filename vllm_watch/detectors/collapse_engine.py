@@ -1,4 +1,4 @@
-"""Follows one engine: is it slower or more starved than when fresh?"""
+"""Follows one engine, slower or more starved than when fresh."""
 
 from collections.abc import Sequence
 from dataclasses import replace

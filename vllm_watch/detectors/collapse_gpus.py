@@ -1,6 +1,6 @@
 """Slow steps caused by the GPU: heat, power, a lowered clock, another process. Pure helpers.
 
-A restart cures none of these. Process trees tell engines apart: two vLLM on one GPU have the same names.
+A restart cures none of these. Process trees distinguish engines: two vLLM on one GPU have the same names.
 """
 
 from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Older events say little about today's server."""
+"""Older events are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
 """It holds only for the server's address."""

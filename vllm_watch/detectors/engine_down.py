@@ -323,7 +323,7 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """No answer to this run of the watcher; use what an earlier one knew."""
+        """No answer to this run of the watcher; use an earlier one's knowledge."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

@@ -21,7 +21,7 @@ class GpuTrouble:
         if gpus is None or (gpus is self._gpus and others == self._others):
             return  # polled less often than engines
         self._gpus, self._others = gpus, others
-        # Of the whole host: a GPU found to be another server's is not lost.
+        # The whole host's: a GPU found to be another server's is not lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
         self.xids = tuple(

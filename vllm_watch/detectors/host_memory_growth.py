@@ -52,7 +52,7 @@ class Settings(BaseModel):
     """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
+    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
     """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
@@ -265,7 +265,7 @@ class Detector:
         )
 
     def _grown_since_first(self) -> float:
-        """Return bytes less what connections may explain."""
+        """Return bytes since first seen, less those that connections may explain."""
         first, last = self._first, self._minutes[-1]
         if first is None:
             return 0.0

@@ -33,7 +33,7 @@ class Judge(Protocol):
         """Return the verdict after this poll."""
 
     def export_state(self) -> dict[str, Any]:
-        """Return what was learnt as plain values."""
+        """Return the learnt state as plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Restore the state of this very process. Raises one of stored.DAMAGE."""

@@ -1,7 +1,7 @@
 """Ranks that step together: which one holds the others up. A restart is of all or none.
 
 In data and expert parallelism every step is a collective. A stopped rank stops those with work and may itself seem
-idle; stalled ranks are mostly victims. On a host the process state tells: stopped (T) by a signal or debugger.
+idle; stalled ranks are mostly victims. On a host the process state decides: stopped (T) by a signal or debugger.
 """
 
 from collections.abc import Sequence

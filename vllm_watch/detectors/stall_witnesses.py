@@ -12,7 +12,7 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
-"""Pauses that ended by themselves: the longest show what it survives, those that were not stalls what is usual."""
+"""Pauses that ended by themselves: the longest show its endurance, the others its habits."""
 
 PAUSE_SECONDS_MIN = 2.0
 """Shorter pauses are steps."""
