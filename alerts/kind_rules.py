@@ -131,7 +131,7 @@ def sections() -> str:
 
 def _section(alert: str, story: Story) -> str:
     severities = " or ".join(severity_word(each) for each in story.severities if each != "info")
-    return f"### {alert}\n\n{severities}. {story.about} [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n"
+    return f"### {alert}\n\n{severities}. [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n"
 
 
 def _of_kind(kind: str, story: Story) -> str:

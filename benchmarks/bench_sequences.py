@@ -45,13 +45,19 @@ def open_ratio(days: list[Told]) -> float:
 def row(name: str, days: list[Told]) -> str:
     judged = sum(len(each.judged) for each in days)
     advised = sum(len(each.advised_when_healthy) for each in days)
-    return f"| {name} | {judged} | {found(days):.1%} | {late(days)} | {advised} | {open_ratio(days):.2%} |"
+    wrong = f"; late pages {late(days)}, advice while healthy {advised}, healthy with a page open {open_ratio(days):.2%}"
+    return f"- {name}: {found(days):.1%} of {judged}{wrong if late(days) + advised + open_ratio(days) else ''}"
 
 
-def rule_row(name: str, days: dict[float, list[Told]]) -> str:
-    every = [each for run in days.values() for each in run]
-    at = " | ".join(f"{found(run):.1%}" for run in days.values())
-    return f"| {name} | {at} | {late(every)} | {open_ratio(every):.2%} |"
+def rules_of_today(days: dict[float, list[Told]]) -> str:
+    """The best and the worst of all rules and intervals, as a sentence."""
+    by_name = [by_rule(days, name) for name in BASELINES]
+    shares = [found(run) for each in by_name for run in each.values()]
+    every = [[told for run in each.values() for told in run] for each in by_name]
+    return (
+        f"found {min(shares):.0%} to {max(shares):.0%}, with up to {max(map(late, every))} late pages "
+        f"and a page open for up to {max(map(open_ratio, every)):.0%} of the healthy time"
+    )
 
 
 def by_rule(days: dict[float, list[Told]], rule: str) -> dict[float, list[Told]]:
@@ -76,17 +82,11 @@ def main() -> int:
         days = {s: [each.result() for each in run] for s, run in runs.items()}
         shown = {s: each.result() for s, each in demos.items()}
     lines = [
-        "| looks | troubles | found while they last | pages after the end | advice while well | well, with a page open |",
-        "|---|---|---|---|---|---|",
         *(row(f"every {s:g} s", days[s]) for s in INTERVALS),
         *(row(f"the demo, every {s:g} s", [shown[s]]) for s in INTERVALS),
         "",
-        "The same days (without the demo) by the rules of today; pages after the end and time with a page open at looks of all four paces:",
-        "",
-        f"| | {' | '.join(f'found at {s:g} s' for s in INTERVALS)} | pages after the end | well, with a page open |",
-        "|---|---|---|---|---|---|---|",
-        rule_row("**vllm-watch**", days),
-        *(rule_row(name, by_rule(days, name)) for name in BASELINES),
+        "Not listed: late pages (from 10 s, two scrapes, after the end), advice or open pages while healthy, if none.",
+        f"On the same days the rules of today {rules_of_today(days)}.",
     ]
     print("\n".join(lines))
     if arguments.page:

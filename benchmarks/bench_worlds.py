@@ -82,20 +82,29 @@ def table(told: list[Told]) -> list[str]:
     """Both tables, as they stand on docs/detection.md."""
     healthy = [each for each in told if not WORLDS[each.slug].kinds]
     ill = [each for each in told if WORLDS[each.slug].kinds]
-    lines = ["| healthy world | what happens | days | false critical alerts a day | restart advised | warnings a day |", "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| healthy engine | false critical alerts a day | restarts advised | warnings a day |", "|---|---|---|---|"]  # fmt: skip
+    quiet: list[str] = []
     for slug in dict.fromkeys(each.slug for each in healthy):
         mine = [each for each in healthy if each.slug == slug]
         days = sum(each.days for each in mine)
         pages, tickets = sum(each.pages for each in mine), sum(each.tickets for each in mine)
-        figures = f"{days:.2f} | {pages / days:.0f} | {sum(e.advised for e in mine)} | {tickets / days:.0f}"
-        lines.append(f"| `{slug}` | {WORLDS[slug].title} | {figures} |")
-    lines += ["", "| unhealthy world | what happens | found | after | page after | said at last | wrong advice |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+        advised = sum(each.advised for each in mine)
+        if pages or tickets or advised:
+            lines.append(
+                f"| {WORLDS[slug].title} | {pages / days:.0f} | {advised} | {tickets / days:.0f} |"
+            )
+        else:
+            quiet.append(slug)
+    lines += ["", f"None of the three: {', '.join(quiet)}.", ""]
+    lines += ["| unhealthy engine | found after | critical after | cause |", "|---|---|---|---|"]
     for slug in dict.fromkeys(each.slug for each in ill):
         mine = [each for each in ill if each.slug == slug]
         causes = ", ".join(sorted({each.last for each in mine if each.last}))
-        found = f"{sum(e.found_s is not None for e in mine)} of {len(mine)} | {_seconds([e.found_s for e in mine])}"
-        said = f"{_seconds([e.paged_s for e in mine])} | {causes} | {sum(e.advised for e in mine)}"
-        lines.append(f"| `{slug}` | {WORLDS[slug].title} | {found} | {said} |")
+        found = sum(each.found_s is not None for each in mine)
+        share = "" if found == len(mine) else f" ({found} of {len(mine)} found)"
+        after = f"{_seconds([each.found_s for each in mine])}{share} | {_seconds([each.paged_s for each in mine])}"
+        lines.append(f"| {WORLDS[slug].title} | {after} | {causes} |")
+    lines += ["", f"Wrong restart advice: {sum(each.advised for each in ill)}."]
     return lines
 
 

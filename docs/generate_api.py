@@ -19,12 +19,12 @@ HEAD = """\
 
 <!-- Made by docs/generate_api.py from docs/openapi.json. Do not edit. -->
 
-[openapi.json](openapi.json) (OpenAPI 3.1) has every key of the records in *italics*. Later versions add keys and take none away. A key that is unknown is
-`null`. Every error is `{"error": …, "remedy": …}`, with a status of 4xx or 5xx.
+Query and control vllm-watch. [openapi.json](openapi.json) (OpenAPI 3.1) has every key of the records in *italics*. Unknown values are
+`null`; later versions only add keys. Errors are `{"error": …, "remedy": …}`, with a status of 4xx or 5xx.
 
-Reading asks for no token; what [web_config](security.md#tls-and-passwords) says holds for it. What changes something is a POST with
+Reading needs no token, only what [web_config](security.md#tls-and-passwords) requires. A change is a POST with
 `Content-Type: application/json` and `Authorization: Bearer TOKEN` of one of [api.tokens](security.md#tokens); without tokens in the
-configuration these routes do not exist (but `/-/reload`, for this host).
+configuration these routes do not exist, except `/-/reload` for this host. Parameters with `?` are optional.
 
 ## Routes
 
@@ -46,9 +46,11 @@ def text() -> str:
 def route(path: str, method: str, operation: Schema) -> str:
     """One row: what is asked, what it means, what it takes, what comes back."""
     token = " **token**" if operation.get("security") == [{"token": []}] else ""
-    takes = [parameter(each) for each in operation.get("parameters", ())]
+    parameters = operation.get("parameters", ())
+    takes = [parameter(each) for each in parameters if each["in"] != "path"]
     body = operation.get("requestBody")
-    takes += ["body: " + kind(content) for content in contents(body)] if body else []
+    takes += [kind(each) for each in contents(body)] if body else []
+    takes = [each for each in takes if each != "*Nothing*"]
     answers = [
         kind(content)
         for status, answer in sorted(operation["responses"].items())
@@ -56,14 +58,14 @@ def route(path: str, method: str, operation: Schema) -> str:
         for content in contents(answer)
     ]
     shown = ", ".join(dict.fromkeys(answers))
-    takes_text = f" Takes {'; '.join(takes)}." if takes else ""
-    gives = f" Answers {shown}." if shown else ""
+    takes_text = f" Takes {', '.join(takes)}." if takes else ""
+    gives = f" → {shown}" if shown.startswith("*") else ""
     return f"- `{method.upper()} {path}`{token}: {operation['summary'].rstrip('.?')}.{takes_text}{gives}\n"
 
 
 def parameter(each: Schema) -> str:
     """A parameter, and whether it may be left out."""
-    return f"`{each['name']}`" + ("" if each.get("required") else " (optional)")
+    return f"`{each['name']}{'' if each.get('required') else '?'}`"
 
 
 def contents(holder: Schema) -> list[Schema]:

@@ -6,7 +6,6 @@ python docs/generate_cli.py --check    exit 1 when it is stale
 
 import argparse
 import importlib
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,27 +20,27 @@ HEAD = """\
 
 <!-- Made by docs/generate_cli.py from vllm_watch/cli/. Do not edit. -->
 
-`vllm-watch COMMAND --help` says more, with examples. Errors go to stderr, as a cause and a remedy.
+Every command with its options. `vllm-watch COMMAND --help` explains more, with examples. Errors go to stderr, as a cause and a remedy.
 
-| exit status | means |
+| exit status | meaning |
 |---|---|
-| 0 | fine |
-| 1 | it ran, and found what it looks for (where a command says so) |
-| 2 | wrong usage or configuration, or a file or server that was named and is not there |
+| 0 | success |
+| 1 | the command found what it looks for, or was refused |
+| 2 | wrong usage or configuration; a file or server that does not exist |
 | 3 | no-go |
-| 130, 141 | ended by Ctrl-C; what it wrote to was closed |
+| 130, 141 | Ctrl-C; the output was closed |
 """
 
 
 COMMON = """
 ## Options of many commands
 
-Told here once; commands name them.
+Connection options are `--url`, `--ca-file`, `--cert-file` and `--credentials-file`.
 
 """
 COMMON_TIMES = 2
-SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
-SENTENCES_MAX = 2  # of what a command does; --help has the others
+CONNECTION = ("--ca-file", "--cert-file", "--credentials-file")
+WORDS_MIN = 8  # of an option's help: a shorter one adds little to its name, and --help has it
 
 
 def text() -> str:
@@ -49,7 +48,9 @@ def text() -> str:
     rows = {name: [row(action) for action in arguments(name)] for name in COMMANDS}
     times = Counter(each for of in rows.values() for each in of)
     common = {each for each, count in times.items() if count >= COMMON_TIMES}
-    shared = "".join(f"{each}\n" for each in times if each in common)
+    shared = "".join(
+        f"{each}\n" for each in {option(each): each for each in times if each in common}.values()
+    )
     return HEAD + COMMON + shared + "".join(section(name, rows[name], common) for name in COMMANDS)
 
 
@@ -66,27 +67,32 @@ def command(name: str) -> ModuleType:
 
 
 def section(name: str, rows: list[str], common: set[str]) -> str:
-    """One command: what it does and its arguments."""
-    about, _, rest = command(name).HELP.strip().partition("\n\n")
-    first = SENTENCE.split(" ".join(about.split()))[:SENTENCES_MAX]
-    lines = [f"\n## {name}\n", " ".join(first) + "\n"]
-    own = [each for each in rows if each not in common]
-    also = [f"`{each.split('`')[1].split()[0]}`" for each in rows if each in common]
+    """Return one command: its purpose and its arguments."""
+    about = COMMANDS[name]
+    lines = [f"\n## {name}\n", f"{about[0].upper()}{about[1:]}.\n"]
+    short = {each for each in rows if each in common or len(each.partition(": ")[2].split()) < WORDS_MIN}  # fmt: skip
+    own = [each for each in rows if each not in short]
+    named = [option(each) for each in rows if each in short]
+    connection = set(CONNECTION) <= set(named)
+    shown = [f"`{each}`" for each in named if not connection or each not in (*CONNECTION, "--url")]
+    also = ", ".join([*shown, *(["connection options"] if connection else [])])
     if also:
-        own.append(f"- also {', '.join(also)}")
+        own.append(f"- {'also ' if own else ''}{also}")
     if own:
         lines += [*own, ""]
-    told = [part for part in rest.split("\n\n") if part.startswith("exit status")]
-    if told:
-        lines += [" ".join(part.split()) + "\n" for part in told]
     return "\n".join(lines)
+
+
+def option(row: str) -> str:
+    """Return the first name of the option of a row."""
+    return row.split("`")[1].split(maxsplit=1)[0].rstrip(",")
 
 
 def row(action: argparse.Action) -> str:
     """An argument as it is written, and its help with the default filled in."""
     value = action.metavar or (action.dest if action.nargs != 0 else "")
     shown = " ".join([", ".join(action.option_strings), str(value)]).strip()
-    said = (action.help or "") % {"default": action.default}
+    said = " ".join(((action.help or "") % {"default": action.default}).split())
     return f"- `{shown}`: {said}"
 
 

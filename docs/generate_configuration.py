@@ -55,26 +55,22 @@ HEAD = f"""\
 
 <!-- Made by docs/generate_configuration.py from the models in vllm_watch/settings/. Do not edit. -->
 
-No file is needed: `vllm-watch run` finds the vLLM servers of this host and watches them with the defaults below.
-A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
+Every key of the configuration file, with its default in brackets. No file is needed: `vllm-watch run` finds the vLLM servers of this
+host. A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
 
 ```yaml
 {EXAMPLE}```
 
-`vllm-watch check-config FILE` says what a file means, or all that is wrong with it. Unknown keys, duplicate keys and YAML
-aliases are refused. After a change, `kill -HUP` the daemon or `POST /-/reload`: a file that is not usable is refused, and the
-old one stays in force.
+`vllm-watch check-config FILE` explains a file, or lists all its errors; unknown and duplicate keys are errors. After a change, `kill -HUP`
+the daemon or `POST /-/reload`: an invalid file is refused and the old one stays in force. For completion in an editor put
+`# yaml-language-server: $schema=vllm-watch.schema.json` into the first line; `vllm-watch check-config --schema > vllm-watch.schema.json` writes the schema.
 
-An editor completes and checks keys with `# yaml-language-server: $schema=vllm-watch.schema.json` as the first line, beside the
-file that `vllm-watch check-config --schema > vllm-watch.schema.json` writes.
+The command line overrides the environment, which overrides the file. Each key outside of lists has a variable: `VLLM_WATCH_` and its path,
+with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`). `--target` and `VLLM_WATCH_TARGETS` (`[NAME=]URL` with commas) add targets to
+the file's. Other `VLLM_WATCH_` variables are errors, except those of a Kubernetes Service named `vllm-watch`.
 
-A value comes from, the last one first: the command line (`--listen`, `--state-dir`, `--procfs`, `--target [NAME=]URL`, added to
-the file's), the environment, the file, the default. Environment: every key that is not in a list, as `VLLM_WATCH_` and its path
-with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`); `VLLM_WATCH_TARGETS` is a list of `[NAME=]URL` with commas, added
-to the file's. An unknown `VLLM_WATCH_` variable is refused, except those that Kubernetes makes for a Service named `vllm-watch`.
-
-Times are numbers in the unit that ends the key's name. Sizes are bytes, or text with a unit: `16 MiB`. A relative path starts at
-the folder of the file, on the command line at the current one. In brackets: the default.
+A key's name ends in its unit. Sizes are bytes, or text: `16 MiB`. Relative paths start at the file's folder. The schema
+has the whole text of each key and the reasons of thresholds.
 """
 
 TITLES = {
@@ -83,26 +79,18 @@ TITLES = {
     "discovery.kubernetes": "discovery.kubernetes",
 }
 MORE = {
-    "targets": """\
-A URL with credentials is refused. Names and URLs are unique.
-""",
     "scrape.tls_config": """\
-These are the keys of Prometheus' `tls_config` that name files. They hold for every target with an `https` URL; a target's own
-`tls_config` replaces them as a whole. Files are checked at the start and at a reload, and read again every 5 seconds: a renewed
-certificate needs no restart. While certificate and key do not match, the old ones serve, and the log says so.
-
-A handshake that fails is outcome `tls`, with the reason, or `connect_timeout` where the server closes without one.
+The keys of Prometheus' `tls_config` that name files, for targets with an `https` URL; a target's own `tls_config` replaces all of them.
+Renewed files are used within 5 seconds, without a restart. A failed handshake is outcome `tls`, with the reason.
 """,
     "discovery": """\
-A server that is found twice is watched once: `targets` wins over what is found, files over pods. At most
-10,000 targets are watched; the log says how many were left out.
+A server that is found twice is watched once: `targets` before files before pods. At most 10,000 targets are watched.
 
-**Files** are Prometheus' `file_sd`, JSON or YAML, written whole and then renamed into place. Labels `name` (where the entry has
-one target), `group`, `namespace`, `pod`, `node`, `__scheme__` and `__metrics_path__` are used. A bad file keeps its last good
-list, with a line in the log; a removed file removes its targets.
+**Files** are Prometheus' `file_sd`; of the labels `name`, `group`, `namespace`, `pod`, `node`, `__scheme__` and `__metrics_path__` are used.
+While a file is invalid, its last valid list holds; a removed file removes its targets.
 
-**Kubernetes**: pods are listed once and then followed; a deleted pod is no target within seconds, and no incident. While the API
-server is away, the last known pods stay targets. Annotations, names and rights: [kubernetes.md](kubernetes.md).
+**Kubernetes**: a deleted pod's target is removed within seconds, without an incident. While the API server is unreachable, the last known pods stay
+targets. Annotations and rights: [kubernetes.md](kubernetes.md).
 """,
 }
 LONG = 30  # words
@@ -150,8 +138,21 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
 
 
 def _rows(model: type[BaseModel], path: str) -> list[str]:
-    fields = model.model_fields.items()
-    return [_row(model, name, field, path) for name, field in fields if not _below(model, name)]
+    fields = {name: each for name, each in model.model_fields.items() if not _below(model, name)}
+    if path.startswith("detectors."):  # thresholds: the schema and the code have their reasons
+        numbers = ", ".join(f"`{name}={field.default:g}`" for name, field in fields.items())
+        return [f"{numbers}."] if numbers else []
+    same = list(_same(model, fields))
+    return [*(_row(model, name, field) for name, field in fields.items()), *same]
+
+
+def _same(model: type[BaseModel], fields: dict[str, FieldInfo]) -> Iterator[str]:
+    """Yield one row for the keys of a target that override the section of their name, and remove them from `fields`."""
+    found = [name for name in fields if told(model)[name][""].startswith(f"Overrides of `{name}`")]
+    if found:
+        yield f"- {', '.join(f'`{name}`' for name in found)}: overrides of these sections for this target."
+    for name in found:
+        del fields[name]
 
 
 def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
@@ -175,13 +176,14 @@ def told(model: type[BaseModel]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _row(model: type[BaseModel], name: str, field: FieldInfo, path: str) -> str:
+def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     said = told(model).get(name, {})
     what = said.get("", "")
-    if path.startswith("detectors.") or len(what.split()) > LONG:
-        what = SENTENCE.split(what)[0]  # the code has the rest
+    if len(what.split()) > LONG:
+        what = SENTENCE.split(what)[0]  # the schema has the rest
     default, values = said.get("Default") or _default(field), _values(field)
-    shown = f"- `{name}` ({f'{default}; of {values}' if values else default})"
+    default = f"{default}; of {values}" if values else default
+    shown = f"- `{name}`" if default == "none" else f"- `{name}` ({default})"
     return f"{shown}: {what}" if what else shown
 
 

@@ -25,8 +25,8 @@ HEAD = """\
 
 <!-- Made by docs/generate_dependencies.py from pyproject.toml, requirements.lock and what is installed. Do not edit. -->
 
-Everything that `pip install vllm-watch` brings on Linux. `requirements.lock` has the exact versions and the hashes of every
-file; the image is built from it, and installs nothing that is not in it. `requirements-build.lock` has the same for what builds the wheel; `requirements-dev.lock` has the versions that tests run with.
+Check what `pip install vllm-watch` installs on Linux, and its licences. `requirements.lock` has versions and hashes for the image, `requirements-build.lock` for
+the wheel's build, `requirements-dev.lock` the versions for tests.
 
 ## Declared
 
@@ -46,11 +46,10 @@ OPTIONAL = """
 FOOT = """
 ## How this is kept
 
-- `make lock` writes the lock files, `make lock LOCK_ARGS=--upgrade` with newer versions; `make sbom` writes `dist/vllm-watch.cdx.json` (CycloneDX).
-- `.github/workflows/release.yml` builds from a tag, with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. `pip-audit`
-  asks a service on the internet, which the tests here can not: **nothing here says that no vulnerability is known**. The workflow was
-  checked (schema, zizmor) and has not run.
-- Tests hold that lock files satisfy `pyproject.toml`, that what is imported is declared and the other way round, and each licence.
+- `make lock` writes the lock files (`LOCK_ARGS=--upgrade`: newer versions), `make sbom` `dist/vllm-watch.cdx.json` (CycloneDX).
+- `.github/workflows/release.yml` builds from a tag, with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. It was
+  checked (schema, zizmor) and has not run, nor has its `pip-audit`: **nothing here says that no vulnerability is known**.
+- Tests check that lock files satisfy `pyproject.toml`, that imports and declarations agree, and each licence.
 """
 # As their metadata says it → as SPDX says it, where that differs.
 SPDX = {

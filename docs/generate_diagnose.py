@@ -26,7 +26,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_diagnose.py from vllm_watch/diagnosis/. Do not edit. -->
 
-`vllm-watch diagnose` reads a log of vLLM, of any version, and names the one error that caused the others:
+Find out why vLLM did not start, or died: `vllm-watch diagnose` reads its log, of any version, and names the one error that caused the others:
 
 ```sh
 vllm-watch diagnose vllm.log
@@ -35,64 +35,50 @@ journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 dmesg -T | vllm-watch diagnose -
 ```
 
-It answers in one sentence, shows the line with its number, says why, and what to do, with numbers from this very log. Prefixes of
-journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16 are no obstacle; hundreds of megabytes take
-seconds and some 20 MB of memory.
+It prints one sentence, the line with its number, the reason, and what to do, with numbers from this log. Prefixes of
+journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16 are fine; hundreds of megabytes take seconds.
 
 ## How the root is found
 
-The first error of a start (or of what it died of) is the root, and its line is shown; of several starts in a log the last counts. Of exceptions that Python
-links, and of a compiler's output, the one that says more is taken. Lines that only tell of a death ("EngineCore failed to start."), of a worker that does
-not answer, or of a request that failed are the root only where nothing else is. INFO and WARNING are no failure, nor are errors before "Application startup
-complete"; lines that carry users' prompts are not read.
+The root is the first error of the last start in the log. Lines that only report a death ("EngineCore failed to start."), a worker that does
+not answer, or a failed request are the root only if nothing else is. INFO, WARNING and lines that carry users' prompts are not read.
 
-The class is that of this line, or `unknown`: no class is guessed. What is to be done depends on more than the class: each cure has a condition (a phase, a number,
-a library that was named), and is printed only if that was read in this log. The phase of an out-of-memory error is read from tracebacks, progress and throughput
-lines; without any, nothing is advised that depends on it.
+It never guesses a class (`unknown`), and prints a cure only if its condition was read in this log.
 
-A log without a failure is `healthy`; with errors that did not end it, `benign_warning_noise`; a text that vLLM did not write, without a known error,
-`not_a_vllm_log`. A pasted line and the kernel's log are judged as they are.
-
-A log whose statistics stop (or report no tokens for two minutes) while requests run is `engine_hang`, with the time since; so is a start that makes no progress for ten
-minutes, with its phase.
+Other results: `healthy`; `benign_warning_noise` (errors that did not end it); `not_a_vllm_log`; `engine_hang`, if tokens stop for two minutes while requests run, or a start makes no
+progress for ten.
 
 ## How sure it is
 
-`confidence` by how much the line says; right of all, of public logs with a known answer:
+How often each `confidence` was right, over public logs with a known answer:
 
 {reliability}
 
 ## In JSON
 
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
-`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true where the same start must
-fail again with nothing changed, at a confidence of 0.6 or more. Memory that another process may have held is no such failure: it is one only if the log's own sums show
-that this engine used it.
+`fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true if the same start must fail again, at a confidence of 0.6 or more.
 
-The exit status is 0 when nothing failed, 1 when an error was found (`unknown` too), 2 for what is not a log, is empty or cannot be read.
+Exit status: 0 nothing failed, 1 an error was found (`unknown` too), 2 not a log, empty or unreadable.
 
 {live}
 ## The classes
 
-For some a finer sentence and its own cures depend on the message (*kinds*).
+*Fails again*: with nothing changed, the same start fails again.
 
-| class | finding | fails again |
-|---|---|---|
 """
 
 LIVE = """\
 ## While it runs
 
-`vllm-watch run --engine-log /var/log/vllm.log` (or `engine_log` of each target in the configuration) follows the log of a server.
-What it fails of is added to the incident of an engine that is down or stalled, as evidence with the line, and to `/api/v1/status` as
-`signals.start_failure` of the target, or null:
+`vllm-watch run --engine-log /var/log/vllm.log` (or `engine_log` of a target) follows a server's log. The error is added to the incident of an engine
+that is down or stalled, and to `/api/v1/status` as `signals.start_failure` of the target, or null:
 
 ```
 {"class": "kv_cache_too_small", "deterministic": true, "root_cause_line": "…", "explanation": "…"}
 ```
 
-At most 4 MiB are read between two scrapes, and of what was written before the watcher began the last 16 MiB. Rotation, by renaming
-or by truncation, is followed; a file that is not there yet may come. It must be a regular file. Recordings keep what was found.
+Rotation, by renaming or truncation, is followed; the file may appear later. It must be a regular file.
 
 """
 
@@ -110,8 +96,8 @@ def reliability() -> str:
     for _, name in STEPS:
         cells = (kept[each].get(name, [0, 0]) for each in kept)
         lines.append(f"| {name} | " + " | ".join(f"{right} of {count}" for right, count in cells) + " |")  # fmt: skip
-    unknown = "; ".join(f"{each}: {kept[each]['unknown']}" for each in kept)
-    return "\n".join(lines) + f"\n\n`unknown` claims nothing ({unknown})."
+    lines.append(f"| `unknown` | {' | '.join(str(kept[each]['unknown']) for each in kept)} |")
+    return "\n".join(lines)
 
 
 def measure(name: str, cases: Path) -> None:
@@ -140,9 +126,8 @@ def measure(name: str, cases: Path) -> None:
 
 def row(failure: Failure) -> str:
     """One class."""
-    finer = f"; {len(failure.variants)} kinds" if failure.variants else ""
-    again = "yes" if failure.deterministic else ""
-    return f"| `{failure.slug}` | {failure.sentence}{finer} | {again} |\n"
+    again = " (*fails again*)" if failure.deterministic else ""
+    return f"- `{failure.slug}`: {failure.sentence}{again}\n"
 
 
 def main() -> int:

@@ -26,8 +26,8 @@ HEAD = """\
 
 <!-- Made by docs/generate_thresholds.py from the code. Do not edit. -->
 
-Every number that judgement rests on. None needs to be tuned: what differs between engines is learnt from each engine. The reason stands
-below each in the code (`vllm_watch/`; a test fails where it is missing). Those that can be set: [detectors](configuration.md#detectors).
+Look up a number that judgement rests on. None needs tuning: what differs between engines is learnt from each engine. The reasons are
+in the code, below each number. You can set the [detectors' keys](configuration.md#detectors).
 """
 
 HTTP = ("_SERVER_ERROR",)
@@ -80,7 +80,7 @@ def _section(file: Path) -> str:
     runbook = ROOT / "docs" / "detectors" / f"{file.stem}.md"
     title = f"[{file.stem}](detectors/{file.stem}.md)" if runbook.exists() else file.stem
     named = [each for each in thresholds(file) if each.name.upper() == each.name]
-    numbers = ", ".join(f"`{each.name}` {_value(each)}" for each in named)
+    numbers = ", ".join(f"`{each.name}={_value(each)}`" for each in named)
     return f"**{title}**: {numbers}.\n" if named else ""
 
 
@@ -141,18 +141,17 @@ def _names(node: ast.stmt) -> Iterator[str]:
 def _value(threshold: Threshold) -> str:
     value = threshold.value
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_number(threshold.name, each)}" for key, each in value.items())
+        names = {key: key if isinstance(key, str) else "+".join(map(str, key)) for key in value}
+        return ", ".join(f"{names[key]} {_number(threshold.name, value[key])}" for key in value)
     return _number(threshold.name, value)
 
 
 def _number(name: str, value: float) -> str:
-    """With its unit, where the name has it."""
-    low = name.lower()
-    if "bytes" in low and value >= 2**20:
-        return f"{value / 2**20:g} MiB"
-    if "bytes" in low and value >= 2**10:
-        return f"{value / 2**10:g} KiB"
-    return f"{value:g} s" if "seconds" in low else f"{value:g}"
+    """Return the number; bytes with a unit, for all others the name has it."""
+    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+        if "bytes" in name.lower() and value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
 
 
 if __name__ == "__main__":

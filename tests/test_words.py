@@ -28,7 +28,7 @@ FENCED = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULT
 def glossary() -> dict[str, str]:
     """Banned word → what to say."""
     page = (ROOT / "docs/development.md").read_text().partition("## Words")[2]
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[1:]
+    rows = re.findall(r"^- (.+): not (`.+)$", page, re.MULTILINE)
     return {word: say for say, banned in rows for word in re.findall(r"`([^`]+)`", banned)}
 
 

@@ -76,29 +76,25 @@ class Config(Sections):
     Why: By default only this host has access."""
 
     web_config: FilePath | None = None
-    """Web configuration file of Prometheus exporters: TLS, passwords, headers;
-    [security.md](security.md). Reread when it or a certificate changes.
+    """Prometheus exporters' web configuration: TLS, passwords, headers ([security.md](security.md)); reread when it changes.
     Default: none: plain HTTP without authentication"""
 
     external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
-    """Public URL of this daemon's page, such as `https://watch.example.org/gpu-7`: the base of links in messages,
-    alerts and the API.
-    Default: none: alerts use the address that Prometheus scrapes; messages have no links
+    """Public URL of the page, such as `https://watch.example.org/gpu-7`, for links.
+    Default: none: messages have no links
     Why: It usually differs from `listen`."""
 
     state_dir: FilePath | None = None
-    """Folder for data that survives a restart of the watcher (incidents, learned state, recordings); created if
-    missing.
+    """Folder for data that survives a restart of the watcher.
     Default: none: all stays in memory
     Why: A sidecar may have no disk."""
 
     procfs: FilePath = Path("/proc")
-    """Mount point of the host's `/proc`: for holders of GPU memory and CPU waits of engines.
+    """Mount point of the host's `/proc`.
     Why: Outside a container it is the host's own."""
 
     py_spy: FilePath | None = None
-    """The program py-spy, such as `/usr/local/bin/py-spy`: if a server on this host hangs, its incident and the evidence of
-    a restart include the stacks of its processes.
+    """Path of py-spy, to add stacks of hung processes on this host to incidents.
     Default: none: no stacks
     Why: It reads another process's memory, which needs that user's rights or CAP_SYS_PTRACE."""
 

@@ -20,20 +20,15 @@ SEQUENCES = Path(__file__).parent / "sequences.md"
 WORLDS = Path(__file__).parent / "worlds.md"
 
 _COLUMNS = (
-    ("recall_collapse", "recall of collapse", ".2f"),
-    ("recall", "recall of collapse, stall, down", ".2f"),
+    ("recall", "recall", ".2f"),
     ("precision", "precision", ".2f"),
     ("false_alarms_per_day", "false alarms a day", ".1f"),
     ("delay_median_s", "seconds to detection, median", ".0f"),
-    ("delay_p95_s", "95 %", ".0f"),
     ("cause_right", "cause right", ".2f"),
     ("advice_right", "restart advice right", ".2f"),
-    ("duplicates", "duplicates", ".0f"),
     ("resolved_in_time", "ended within 5 min", ".2f"),
 )
 _SCENARIO_COLUMNS = (
-    ("recordings", "recordings", ".0f"),
-    ("events", "events", ".0f"),
     ("recall", "recall", ".2f"),
     ("delay_median_s", "seconds to detection", ".0f"),
     ("cause_right", "cause right", ".2f"),
@@ -50,53 +45,44 @@ _HEAD = """\
 
 <!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
 
-Our detectors beside the rules that people use today, over labelled recordings, all by the same scorer.
-`make bench` plays a third of the runs and prints the tables; `make bench-detection` plays all of them and writes
-this page. Recordings of your own (`NAME.jsonl.gz` as `vllm-watch record` writes them, with a `NAME.truth.json`)
-are judged by `python benchmarks/bench_detection.py DIR`; `--write DIR` shows the format by example.
+Compare our detectors with the rules that people use today: same labelled recordings, same scorer. `make bench-detection` writes this page
+(`make bench`: a third of the runs). To score recordings of your own (`NAME.jsonl.gz` from
+`vllm-watch record`, each with a `NAME.truth.json`), run `python benchmarks/bench_detection.py DIR`; `--write DIR` writes examples of the format.
 
-## What the figures are
+## What the figures mean
 
 """
 
 _RULES = """\
-- **Scenarios**: `benchmarks/detection/scenarios.py`, each over engines, mixes, loads and intervals.
-- **Event**: one fault. Recall, delay, cause and precision are of collapse, stall and down; overload is counted apart.
-- **Found**: an incident of the event's kind was open during it, on its engine, and was not open long before.
-- **False alarm**: an incident of these three kinds where there was no such event, up to five minutes after its end.
-- **Seconds to detection** count from the moment users felt it, for events that were found.
-- **Restart advice right**: some incident advised a restart where one cures, and none did where it does not.
-- **Duplicates**: further incidents of the same kind for the same event.
+- **Event**: one fault. Overload is counted apart from collapse, stall and down.
+- **Found**: an incident of that kind was open on that engine during the event, and not long before it.
+- **False alarm**: such an incident without an event, up to five minutes after one.
+- **Seconds to detection** count from the moment that users felt it.
+- **Restart advice right**: advised if a restart cures the fault, never otherwise.
 
-Each rule of today is played together with two more: no answer for 60 s; no token for five minutes while requests run.
+Each rule is combined with two others: no answer for 60 s; no token for five minutes while requests run.
 
-## What they cannot show
+## Limits
 
-The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), beside which the detectors were developed. They
-do **not** show how often a real fleet would be paged:
-
-- step costs are linear and noise-free: real steps scatter from half to several times the mean;
-- one request mix per run (but for the confusers that change it), Poisson arrivals, no multi-turn sessions;
-- faults are clean: one at a time, on at once or along a straight ramp, and they end;
-- a run has an hour, and all have {days:.1f} days: no false alarm in these is not none in a year.
+The lab's recordings come from our own simulated engines ([lab](real-vllm.md#the-lab)), against which the detectors were developed. They do **not**
+show how often a real fleet would be paged: step costs are linear, faults come one at a time, and all runs have {days:.1f} days.
 """
 
 
 _SEQUENCES = """\
-## Troubles that follow each other
+## Faults in sequence
 
-`python benchmarks/bench_sequences.py` plays days on which hangs, crashes, silent API servers, dead engine cores and slowdowns of 20 s to
-5 min follow each other 10 s to 10 min apart, and two hours of `vllm-watch demo`. Found: an incident of its kind was active while it lasted
-(troubles of 45 s and four looks or more). Late, or while well: from 10 s (two looks) after the end. The demo's leaks are missed: its load wanes.
+`python benchmarks/bench_sequences.py` plays days of hangs, crashes, silent API servers, dead engine cores and slowdowns (20 s to 5 min
+long, 10 s to 10 min apart), and two hours of `vllm-watch demo`, whose leaks are missed because its load wanes. Found (scraped …): an incident
+was active during the fault (faults of 45 s and four scrapes or more).
 
 """
 
 _WORLDS = """\
-## Worlds that try judgement
+## Hard cases
 
-`python benchmarks/bench_worlds.py` lets healthy engines happen that look unhealthy, and unhealthy ones that look healthy: steps
-scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Three seeds
-each, two hours or three (leaks: seven), looks every 5 s (ranks: 15 s); times are medians.
+`python benchmarks/bench_worlds.py` plays healthy engines that look unhealthy, and the reverse, with noisy steps whose cost depends on the
+requests in the batch. Three seeds each, two or three hours (leaks: seven), scraped every 5 s (ranks: 15 s); times are medians.
 
 """
 
@@ -155,23 +141,27 @@ def table(figures: dict[str, Any]) -> list[str]:
         leave = frozenset[str]() if name == bench.OURS else _NO_ADVICE
         shown = f"**{name}**" if name == bench.OURS else name
         alike.setdefault(_cells(figures["whose"][name], _COLUMNS, leave), []).append(shown)
-    rows = [_line([" · ".join(who), *cells]) for cells, who in alike.items()]
+    shared = {len(BASELINES): "all rules of today"}
+    rows = [_line([shared.get(len(who), " · ".join(who)), *cells]) for cells, who in alike.items()]
     return [*_titles("", _COLUMNS), *rows]
 
 
 def scenario_table(figures: dict[str, Any]) -> list[str]:
-    """Our figures by scenario."""
+    """Return our figures by scenario, one line each; a figure that is the same in all is named once."""
     known = list(SCRIPTS)
     order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
     quiet = [name for name in order if _quiet(figures["scenarios"][name])]
     shown = {name: figures["scenarios"][name] for name in order if name not in quiet}
-    columns = tuple(each for each in _SCENARIO_COLUMNS if any(of[each[0]] for of in shown.values()))
-    rows = [_line([name, *_cells(of, columns)]) for name, of in shown.items()]
-    none = ", ".join(
-        title for _, title, _ in _SCENARIO_COLUMNS if title not in {c[1] for c in columns}
-    )
-    nothing = f"Nothing happened and nothing was told: {', '.join(quiet)}." if quiet else ""
-    return [*_titles("scenario", columns), *rows, "", f"None in any of them: {none}. {nothing}"]
+    alike: list[str] = []
+    lines: list[str] = []
+    for key, title, form in _SCENARIO_COLUMNS:
+        values = {name: f"{of[key]:{form}}" for name, of in shown.items() if of[key] is not None}
+        if len(different := set(values.values())) > 1:
+            lines.append(f"- {title}: {', '.join(map(' '.join, values.items()))}")
+        else:
+            alike += [f"{title} {value}" for value in different]
+    lines += [f"- in all of them: {', '.join(alike)}"]
+    return [*lines, *([f"- no fault and no alarm: {', '.join(quiet)}"] if quiet else [])]
 
 
 def _quiet(figures: dict[str, float | None]) -> bool:

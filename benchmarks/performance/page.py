@@ -1,4 +1,4 @@
-"""docs/performance.md: the figures that were measured last, on which machine, and the ideas that lost.
+"""docs/performance.md: the figures that were measured last, on which machine.
 
 The figures lie in figures.json, written by `bench_performance.py --page`; the page is made of them and of this file.
 """
@@ -14,29 +14,18 @@ from benchmarks.performance.row import Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 FIGURES = Path(__file__).parent / "figures.json"
-_HEADS = ("what", "figure", "bar", "", "beside it, in the same run")
 
 _TOP = """# What it costs
 
-`make bench` prints this table; `make bench-page` measures again and writes this page. Each target serves the whole `/metrics` of a real vLLM 0.32 (430 series) from
-another process, nearly every value another at every scrape. The watcher is what `vllm-watch run` starts, on one core."""
+Plan CPU and memory for a watcher by these figures: `make bench` prints them, `make bench-page` measures again and writes this page. Each target serves the whole
+`/metrics` of a real vLLM 0.32 (430 series), nearly all values changed at every scrape; the watcher is `vllm-watch run`, on one core."""
 
 _MIDDLE = """
-Memory in minutes is that of the first half minute; what it is when recordings and windows are full stands under
-"Over hours".
+Memory in minutes is that of the first half minute; "Over hours" has it with full recordings and windows. A slower or busy machine needs two to
+three times the CPU. Bars are met unless a figure says otherwise.
 
-What a scrape costs the engine is mostly vLLM's own writing of `/metrics`, the same for whoever asks. Over three runs that day one watcher cost
-1.19 ± 0.53 % of throughput, ten at once -0.37 ± 0.53 %: the bar of 0.5 % is held by the ten, whose figure is ten times better known; one by itself
-has not been shown to keep it.
-
-A figure that does not keep its bar says so. CPU figures of a busy or slower machine are two to three times these; so a peer of the same run stands beside
-them.
-
-## What lost
-
-aiohttp's client to ask engines (answers that are none became `read_timeout` after seconds of CPU), an HTTP parser of our own, uvloop, no garbage
-collector, huge pages, lines of `/metrics` kept from one scrape to the next, looks once a second, pydantic's `defer_build`: none was faster beyond noise,
-or each cost more than it gave. What paid: a parser that learns a body's layout once, our own client over asyncio, looks that begin together.
+A scrape costs the engine mostly vLLM's own writing of `/metrics`, whoever asks. In three runs one watcher cost 1.19 ± 0.53 % of throughput, ten at
+once -0.37 ± 0.53 %: the bar of 0.5 % is shown to hold for ten, whose figure is ten times more precise, and not shown for one.
 """
 
 
@@ -72,4 +61,12 @@ def text(figures: dict[str, Any]) -> str:
 
 
 def _lines(rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(cells) + " |" for cells in (_HEADS, ["---"] * len(_HEADS), *rows)]
+    return [
+        f"- {what}: **{figure}**{_bar(bar, met)}{f'; {beside}' if beside else ''}"
+        for what, figure, bar, met, beside in rows
+    ]
+
+
+def _bar(bar: str, met: str) -> str:
+    """Return the bar of a figure, and whether it was missed."""
+    return f" (bar {bar}{'' if met == 'met' else f': {met}'})" if bar else ""

@@ -155,7 +155,7 @@ class EngineLife:
             if not stubborn:
                 break
             if slug == "slow":
-                # A process that is slow from its first minute is the measure of itself: docs/soak.md.
+                # A process that is slow from its first minute is the measure of itself: docs/real-vllm.md.
                 trouble.within_s = None
             yield 30.0
             incarnation = self.vllm.incarnation

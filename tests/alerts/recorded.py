@@ -1,6 +1,6 @@
 """What alerts become of recorded faults, as a table: of a real vLLM, and of the lab where no recording is.
 
-python -m tests.alerts.recorded    writes the table of times in docs/alerts.md anew; needs promtool
+python -m tests.alerts.recorded    rewrites the table of times in recorded_times.md; needs promtool
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.alerts.stories import ROOT
 from vllm_watch.samples.observation import Observation
 
 FOLDER = ROOT / "tests/alerts/recordings"
-PAGE = ROOT / "docs/alerts.md"
+PAGE = ROOT / "tests/alerts/recorded_times.md"
 BEGIN, END = "<!-- Made by tests/alerts/recorded.py. -->\n", "<!-- End. -->\n"
 NAME, GROUP = "vllm", "chat"  # as the lab calls its server
 LAB_SECONDS, LAB_INTERVAL_SECONDS = 460.0, 5.0
@@ -177,7 +177,7 @@ def _is(alert: chain.Alert, told: Told) -> bool:
 
 
 def page() -> str:
-    """docs/alerts.md with its table as it has to be."""
+    """Return recorded_times.md with the table of the code."""
     table = "\n".join(rows())
     head = "| recording | alert | incident | alert |\n|---|---|---|---|\n"
     before, _, rest = PAGE.read_text().partition(BEGIN)

@@ -138,7 +138,7 @@ def run(environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 
 async def test_the_images_health_check(folder: Path) -> None:
-    """Told of another port as docs/container.md says; a closed one is status 1, and no traceback."""
+    """Told of another port as docs/install.md says; a closed one is status 1, and no traceback."""
     async with asking(folder, {"tls_server_config": dict(REQUIRED)}) as server:
         environ = {"VLLM_WATCH_URL": f"https://127.0.0.1:{server.port}"}
         alive = await asyncio.to_thread(run, environ)

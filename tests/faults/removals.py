@@ -229,11 +229,11 @@ STRANGER = {
         "the bound of a recording's numbers",
         (Cut("sources/trace_line.py", "and not abs(value) < _NUMBER_MAX:", "and False:"),),
     ),
-    "somebody asks at the gate who is no probe": Removal(
+    "a client that is not a probe asks the gate": Removal(
         "the address that a probe comes from",
         (Cut("export/gate.py", "    return request.remote in {address[0] for *_, address in found}", "    return True"),),
     ),
-    "a bearer where passwords are asked for": Removal(
+    "a bearer in place of a password": Removal(
         "that there are tokens",
         (Cut("export/signed_in.py", " and guard is not None and guard.takes_tokens", " and guard is not None"),),
     ),

@@ -1,7 +1,7 @@
-"""The last hours of one engine's charted signals.
+"""The last hours of one engine's charted signals, small enough for a thousand engines.
 
-Charts without a Prometheus: per SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each, 14.4 KB
-per engine.
+Charts without a Prometheus: for each of SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each,
+14.4 KB per engine. Anything longer belongs in a Prometheus.
 """
 
 import copy
@@ -28,7 +28,7 @@ CHARTED: Mapping[str, str] = {
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # finer than a phone's pixels
+POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"

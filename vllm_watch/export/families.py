@@ -23,35 +23,33 @@ FAMILIES: tuple[Family, ...] = (
 _HEAD = """\
 # Metrics
 
-What `/metrics` of vllm-watch has. This page is made from the code
-(`python -m vllm_watch.export.families --markdown > docs/metrics.md`); a test fails when it is stale.
+Every family on `/metrics`, to query and alert on. The HELP text of a family has the rest, such as when it is absent. This page is made from the code
+(`python -m vllm_watch.export.families --markdown > docs/metrics.md`).
 
-- All values are in base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts.
-- **What is unknown is absent, never 0.** A query that must tell the two apart uses `absent()` or `unless`.
-- Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: no `rate()` around a `_per_second`.
-- A scrape never makes the watcher ask anything. How old a result is: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
+- Units are base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts. Counters end in `_total`; `_info` is 1;
+  all others without a type are gauges. Braces have the labels beyond those of the section.
+- **What is unknown is absent, never 0**: what this vLLM, driver or GPU does not export, what is not configured, and what was not seen yet.
+  If a query must distinguish the two, use `absent()` or `unless`.
+- Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: do not put `rate()` around a `_per_second`.
+- Age of a result: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
   `* on (gpu) group_left (index, name, host) vllm_watch_gpu_info`.
-- A quantile within the lowest bucket is interpolated, and never above the mean ÷ (1 - q); page and `top` write `< 300 ms` there.
-- Counters and histograms under "Engines, to add up" begin at 0 when the watcher first sees an engine and never go back while
-  it runs: `rate()` and `sum()` them over engines. `signals: {totals: false}` leaves them out.
-- Join with vLLM's own series where `instance` is the address that Prometheus scrapes:
+- Counters and histograms under "Engines, to add up" begin at 0 when the watcher first sees an engine and never decrease while
+  it runs: `rate()` and `sum()` them over engines. `signals: {totals: false}` removes them.
+- Join with vLLM's own series, if `instance` is the address that Prometheus scrapes:
   `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
-- A summary has quantiles only. Beside these: the watcher's own `process_*` and `python_info`.
+- A summary has quantiles only. A quantile within the lowest bucket is interpolated; page and `top` show `< 300 ms` there.
 
-`otlp: {endpoint: "http://collector:4318/v1/metrics"}` pushes the same to an OpenTelemetry collector over HTTP, every 30 seconds
-(`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative
-sums, everything else as gauges. The three latency histograms are pushed as `gen_ai.server.request.duration`,
-`gen_ai.server.time_to_first_token` and `gen_ai.server.time_per_output_token` as well. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
-
-Below, what is not called otherwise is a gauge. Absent is what this vLLM, driver or GPU does not tell, what is not configured, and what was not seen
-yet; any other reason stands with the metric.
+`otlp: {endpoint: "http://collector:4318/v1/metrics"}` ([keys](configuration.md#otlp)) pushes the same to an OpenTelemetry collector, counters as cumulative
+sums, the rest as gauges; the latency histograms also as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
+`gen_ai.server.time_per_output_token`. It needs `pip install 'vllm-watch[otlp]'`.
 """
 _Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
-_PLAIN = re.compile(
-    r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
-    r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
+_CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
+_OF_ALL = re.compile(
+    r",? over the signal window|: the quantiles of what was observed within the signal window|, else 0(?=\.)|, in seconds|, 0 to 1|, as vLLM gave them last"
+    r"|, since the watcher first saw the engine"
 )
 """Covered by the page's head: not reported, configured or seen yet."""
 _SECTIONS = (
@@ -68,13 +66,12 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    """Common labels and absence stand in its head."""
+    """Common labels stand in its head."""
     labels = _usual([family.all_labels for family in families])
-    absent = _usual([family.absent for family in families])
-    usual = f"Labels, unless told: {_quoted(labels)}. " if labels else ""
-    usual += f"Unless told otherwise: {absent[0].lower()}{absent[1:]}" if absent else ""
-    rows = [_row(family, labels or (), absent or "") for family in families]
-    return "".join([f"\n## {title}\n\n", f"{usual.strip()}\n\n" if usual else "", *rows])
+    usual = f"Labels: {_quoted(labels)}.\n\n" if labels else ""
+    return "".join(
+        [f"\n## {title}\n\n", usual, *(_row(family, labels or ()) for family in families)]
+    )
 
 
 def _usual(values: list[_Value]) -> _Value | None:
@@ -87,16 +84,14 @@ def _quoted(labels: tuple[str, ...]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
 
 
-def _row(family: Family, labels: tuple[str, ...], absent: str) -> str:
-    own = _quoted(family.all_labels) if family.all_labels != labels else ""
-    if set(labels) < set(family.all_labels):
-        own = f"also {_quoted(tuple(e for e in family.all_labels if e not in labels))}"
-    kind = "" if family.kind == "gauge" else family.kind
-    about = ", ".join(filter(None, (kind, own)))
-    plain = family.absent in ("", absent) or _PLAIN.fullmatch(family.absent)
-    told = "" if plain else f" *{family.absent}*"
-    said = re.sub(",? over the signal window", "", family.help)  # covered by the head
-    return f"- `{family.name}`{f' ({about})' if about else ''}: {said}{told}\n"
+def _row(family: Family, labels: tuple[str, ...]) -> str:
+    own = tuple(each for each in family.all_labels if each not in labels)
+    if not set(labels) <= set(family.all_labels):
+        own = family.all_labels
+    shown = f"{family.name}{{{','.join(own)}}}" if own else family.name
+    kind = f" ({family.kind})" if family.kind in ("summary", "histogram") else ""
+    said = _CLAUSE.split(_OF_ALL.sub("", family.help))[0].rstrip(".")
+    return f"- `{shown}`{kind}: {said}.\n"
 
 
 if __name__ == "__main__":

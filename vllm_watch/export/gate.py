@@ -1,8 +1,8 @@
 """The gate of exec probes in the engines' containers.
 
 Every response is HTTP 200 with one line: "ok", or the gate's word with the start of the server it is about. A probe
-must compare both, and treat anything else as "ok". So an httpGet probe can never restart an engine on our word, and
-must not be configured: it would when the watcher is away.
+must compare both, and treat anything else, or nothing, as "ok". So an httpGet probe can never restart an engine on our
+word, and must not be configured: it would when the watcher is away.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Gatekeeper(Protocol):
 
 
 class GateApi:
-    """`targets`: by name."""
+    """The handlers; `targets`: by name."""
 
     def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
         self._gatekeeper = gatekeeper

@@ -34,7 +34,7 @@ HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
 """Browsers behind two proxies send 30 fields of up to 2 kB. aiohttp stores each twice until the head is complete,
 before any password."""
 
-SHUTDOWN_SECONDS = 2.0  # then readers are abandoned
+SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
 
 
 class _CallersFaults(logging.Filter):

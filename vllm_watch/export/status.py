@@ -86,7 +86,7 @@ class Status:
         self._kept: dict[str, tuple[TargetEntry, int, str]] = {}  # entry, revision
 
     def whole(self, not_ready: str | None) -> str:
-        """`not_ready`: why the watcher is not."""
+        """Return all of the page's data. `not_ready`: why the watcher is not ready."""
         board = self._board
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
@@ -131,7 +131,7 @@ class Status:
         return "null" if reading is None else to_json(_reading(reading, self._board))
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
-        """Open ones, then ended ones, newest first. `state`: "open", "resolved"."""
+        """Return open ones, then ended ones, newest first. `state`: "open", "resolved"."""
         found = [
             self._incident(each)
             for each in self._board.incidents.listed()
@@ -140,7 +140,7 @@ class Status:
         return to_json({"incidents": found})
 
     def incident(self, name: str, *, debug: bool = False) -> str | None:
-        """With `debug` also the steps to its verdict."""
+        """Return an incident, with `debug` also the steps to its verdict."""
         found = self._board.incidents.find(name)
         if found is None:
             return None
@@ -155,7 +155,7 @@ class Status:
         return to_json(said)
 
     def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
-        """Of all engines, or of one, over the last `seconds`; None if unknown."""
+        """Return charts of all engines, or of one, over the last `seconds`; None if unknown."""
         entry = self._board.targets.get(name)
         if entry is None or (engine is not None and engine not in entry.history):
             return None
@@ -189,7 +189,7 @@ class Status:
         return [self._incident(each) for each in in_order(entry.incidents.open.values())]
 
     def _incident(self, incident: Incident) -> dict[str, object]:
-        """Times under the API's names, and texts; no internal flags."""
+        """Return times under the API's names, and texts; no internal flags."""
         said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
         story, cause = story_of(incident.kind, incident.target), incident.cause
         return said | {

@@ -44,7 +44,8 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A stall, crash or collapse leaves a queue, and clients return at once: until then the same problem, later demand."""
+"""A stall, crash or collapse leaves a queue, and its clients return at once: for this long that is the same problem. A later
+queue is demand."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
@@ -66,7 +67,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return none if only a few requests fail: the engine serves the others."""
+    """Return () if only a few requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -143,7 +144,7 @@ def severity_beside(
     """Return the severity and the reason for its change ("": unchanged).
 
     Only the cause pages: after that an effect is a ticket. A gone or stalled peer pages as soon as it is missed.
-    Of ranks with the same trouble one pages.
+    One of several ranks with the same trouble pages.
     """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)

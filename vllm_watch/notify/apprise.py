@@ -41,7 +41,7 @@ _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """A message is sent once all URLs accepted it."""
+    """Sends each message to all URLs; it is sent once all accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings

@@ -28,5 +28,4 @@ class LinkSettings(Settings):
     """Link text, such as `Grafana`."""
 
     url: Annotated[HttpUrl, AfterValidator(_template)]
-    """URL with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds):
-    for an incident from 15 minutes before it to 5 minutes after its end (or now), for a target the last hour."""
+    """URL with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}` (Unix milliseconds): the time of the incident, or the last hour."""

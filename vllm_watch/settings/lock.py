@@ -26,14 +26,12 @@ class LockSettings(Settings):
     Why: One restart at a time."""
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
-    """Restarts per hour of all watchers that share the lock, whatever the trigger: choose a share of your fleet.
-    `null`: no limit.
+    """Restarts per hour of all watchers that share the lock; `null`: no limit.
     Why: One at a time, each verified for ten minutes, make six. If more become unhealthy, they share a cause that
     restarts do not fix."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """After a renewal its holder may start an action for this long; after three times this, others may take the lock.
-    No hook may take longer.
+    """A holder must renew within this time; others may take the lock after three times this. No hook may take longer.
     Why: Longer than any hook; a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0

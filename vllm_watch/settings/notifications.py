@@ -53,8 +53,7 @@ class NotifierSettings(Settings):
     """A slug, unique among all notifiers."""
 
     severities: tuple[Severity, ...] = ("page", "ticket")
-    """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only. If an incident gets worse, the new
-    severity counts.
+    """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only.
     Default: page, ticket
     Why: Info is for the page, not for messages."""
 
@@ -78,9 +77,7 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Steps of restarts: `dry_run` (mode observe: would have run), `approval` (waits for approval), `refused` (by
-    a check), `breaker` (opened: an operator must act), `begun`, and the outcome: `helped`, `did_not_help`,
-    `failed`, `uncertain`, `cancelled`.
+    """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
     Why: Actions, and requests for approval. Refusals are normal, and the outcome that opens a breaker is sent
     already."""
@@ -98,7 +95,7 @@ class NotifierSettings(Settings):
     Why: Scrapes of many targets are spread over seconds."""
 
     messages_per_hour_max: int = Field(20, ge=1, le=1000)
-    """Further messages in an hour become one digest; a digest with critical incidents is still sent within five minutes.
+    """Further messages in an hour become one digest; critical ones are sent within five minutes.
     Why: More are not read, and services block the sender."""
 
     timeout_seconds: Seconds = Field(15.0, le=120)
@@ -126,13 +123,13 @@ def _no_url(value: object) -> object:
 
 
 class AppriseNotifier(NotifierSettings):
-    """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (extra `apprise`)."""
+    """Slack, PagerDuty, e-mail and a hundred more, through apprise (extra `apprise`)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
-    """File with apprise URLs, one a line; readable only by vllm-watch, since they contain tokens."""
+    """File with apprise URLs, one a line, readable only by vllm-watch."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
-    """Instead: the name of an environment variable with apprise URLs, separated by white space."""
+    """Instead: an environment variable with them."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "AppriseNotifier":
@@ -154,8 +151,8 @@ class KubernetesEvents(Settings):
     Why: As for other notifiers."""
 
     pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
-    """Pod for targets that discovery did not find; for a sidecar our own, `$POD_NAME` from `metadata.name`.
-    Default: none: no Events for such targets"""
+    """Pod for targets that discovery did not find; in a sidecar `$POD_NAME`.
+    Default: none"""
 
 
 AnyNotifier = NotifierSettings | KubernetesEvents
@@ -171,11 +168,11 @@ class NotificationsSettings(Sections):
     Default: none: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
-    """URL of your own copy of vllm-watch's `docs/`: `https://…/docs`.
-    Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
+    """URL of your own copy of `docs/`.
+    Default: the daemon's own"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
-    """A target that cannot be scraped for this long, without an incident that explains it, is sent as a warning.
+    """Send a warning if a target cannot be scraped for this long.
     Why: Starts, restarts and moves take less."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)

@@ -106,8 +106,7 @@ class RestartSettings(Sections):
     Why: A trouble that needs more is not cured by restarts."""
 
     peers: Literal["watched", "none"] = "watched"
-    """`watched`: enough of the group's other targets at this watcher must be healthy; `none`: declares that there are
-    none, or that they do not matter.
+    """`watched`: enough other targets of the group must be healthy; `none`: they do not matter.
     Why: Acting without peers needs an explicit decision."""
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -36,8 +36,7 @@ class ScrapeSettings(Settings):
     Why: Three scrapes show a change of state within 15 seconds; 1 is fine, too."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
-    """Timeout of one complete answer. Scrapes never overlap: one that takes longer than the interval skips the
-    next.
+    """Timeout of one complete answer.
     Default: 4, or the interval if shorter, but at least 2
     Why: vLLM answers in milliseconds; a busy API server was measured to need seconds."""
 
@@ -58,8 +57,7 @@ class ScrapeSettings(Settings):
     Why: As often as `/metrics`: both are needed to distinguish a dead engine from a dead server."""
 
     api_key_file: FilePath | None = None
-    """File with the bearer key of vLLM's `--api-key`, reread when it changes; a relative path starts at the folder of
-    this file.
+    """File with the key of vLLM's `--api-key`, reread when it changes.
     Why: `/v1/models` needs it if vLLM has one. `/metrics` does not, but a proxy may: it gets the key after a 401 or 403."""
 
     tls_config: TlsConfig = TlsConfig()
@@ -91,14 +89,14 @@ class CanarySettings(Settings):
 
 
 class FleetSettings(Settings):
-    """If many targets become unreachable at once, the watcher suspects a shared cause, itself included."""
+    """Many targets that become unreachable at once are one incident."""
 
     targets_min: int = Field(3, ge=2)
-    """At least this many targets that become unreachable within a minute make one incident.
+    """At least this many targets within a minute.
     Why: Two may be chance, or two ranks of one deployment."""
 
     share: float = Field(0.5, gt=0, lt=1)
-    """Only if they are more than this share of the targets that answered before.
+    """And more than this share of the targets that answered before.
     Why: If most are gone, a shared cause is likelier than one in each."""
 
 
@@ -110,7 +108,7 @@ class SignalsSettings(Settings):
     Why: Long enough for a p95 at a few requests per second, short enough to show a collapse."""
 
     totals: bool = True
-    """Whether `/metrics` has counters and histograms of each engine that add up over engines and restarts.
+    """Export counters and histograms that add up over engines and restarts.
     Why: About 50 series per engine; disable them if Prometheus scrapes vLLM itself."""
 
 

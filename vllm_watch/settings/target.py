@@ -100,11 +100,10 @@ class TargetConfig(Settings):
     Why: Unique and recognisable without configuration."""
 
     url: BaseUrl
-    """The server's base URL, http or https, without credentials; the path is the prefix that vLLM's `--root-path` or a
-    proxy adds before `/metrics`."""
+    """The server's base URL, without credentials; a path comes before `/metrics`."""
 
     group: str = Field("", max_length=253)
-    """The owner of interchangeable servers (Deployment, StatefulSet, …): budgets and baselines are per group.
+    """Group of interchangeable servers: budgets and baselines are per group.
     Default: the name
     Why: A single server is a group of one."""
 
@@ -118,12 +117,12 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Names of the targets that it exchanges KV with (prefill and decode); it is enough on one side. Discovery on
+    """Targets that it exchanges KV with (prefill and decode), on one side. Discovery on
     Kubernetes and on this host finds them by labels and `--kv-transfer-config`.
     Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
-    """A shared name of ranks that step together (data or expert parallelism with one address per rank).
+    """A shared name of ranks that step together, with one address per rank.
     Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
@@ -191,8 +190,7 @@ class DiscoverySettings(Sections):
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
-    """Find the vLLM servers of this host by their processes and sockets; a found server stays a target after its
-    process ended.
+    """Find the vLLM servers of this host; they stay targets after they end.
     Default: no; yes for `run` without any target
     Why: If you list targets, you do not expect others."""
 

@@ -60,8 +60,7 @@ class TlsConfig(Settings):
     Default: the host of the URL"""
 
     insecure_skip_verify: bool = False
-    """Accept any certificate. A man in the middle could then impersonate the engine and read the key of
-    `api_key_file`.
+    """Accept any certificate: a man in the middle could read the API key.
     Why: Set `ca_file` instead, also for your own CA."""
 
     @model_validator(mode="after")

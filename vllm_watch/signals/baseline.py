@@ -37,7 +37,7 @@ SLOW_DEVIATIONS = 2.0
 """Standard deviations at this load, tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Long prefills and host hiccups last a second or two."""
+"""Least time to an alarm: long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
 """Weight of evidence while no request waits."""
@@ -50,7 +50,7 @@ STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Share of the requests that ran at equal KV usage when fresh."""
+"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
 
 STARVED_USAGE_MIN = 0.7
 """Below this requests do not wait for the cache (one huge request may wait for a third of it)."""
@@ -72,7 +72,7 @@ DRIFT_BLOCKS = 8.0
 """Blocks of smoothing for DRIFT."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Kept until an excursion heals: 20 minutes at 5 s."""
+"""Blocks kept until an excursion heals: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
@@ -131,7 +131,7 @@ class Baseline:
 
     @property
     def model(self) -> StepModel:
-        """Of blocks like the last one."""
+        """The step model for blocks like the last one."""
         return self._models[self._lacks]
 
     def update(

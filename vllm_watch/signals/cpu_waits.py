@@ -30,10 +30,10 @@ UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: short of CPUs, readings come late, and the engine must not be called slow."""
 
 SHARE_MAX = 0.99
-"""Steps still end; a wait is counted at its end, so a block may show more."""
+"""More is impossible while steps end; a wait is counted at its end, so a block may show more."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Seconds of healthy steps, at least five blocks."""
+"""Seconds of healthy steps before the usual wait is known: at least five blocks."""
 
 
 @dataclass(frozen=True, slots=True)

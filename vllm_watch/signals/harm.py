@@ -17,7 +17,7 @@ MINUTE_SECONDS = 60.0
 """Users who wait remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""Averages over a few answers."""
+"""Smoothing of the current experience: a few answers."""
 
 
 class Harm:

@@ -12,7 +12,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Half a minute at 5 s; a server's first answers may lack series."""
+"""Polls without an input until it is missing: half a minute at 5 s; a server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
 """Health may be polled less often than metrics, within any sensible setting."""

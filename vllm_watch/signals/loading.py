@@ -11,13 +11,13 @@ from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
-"""The largest models take 10 to 20 minutes from network storage."""
+"""Limit for a first start: the largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""Cold page cache, a slower disk."""
+"""Multiple of the longest start seen: cold page cache, a slower disk."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Half of a short start is only seconds."""
+"""Least margin: half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 

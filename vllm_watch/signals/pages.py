@@ -25,16 +25,16 @@ COARSE_GRAIN_SECONDS = 240.0
 """Half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
-"""To time sudden changes."""
+"""Latest blocks kept, to time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""A minute, so that a prefill is not the norm."""
+"""History before the trouble: a minute, so that a prefill is not the norm."""
 
 ZERO_SHARE = 0.1
 """Healthy level: the lowest tenth of the last hour, a leak's beginning without outliers."""
 
 IDLE_SECONDS = 15.0
-"""By then the last requests' pages are free."""
+"""After this long idle, the last requests' pages are free."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of the loss."""

@@ -13,7 +13,7 @@ STANDS_SECONDS = 60.0
 """Longer than any interval: each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""If a reset cannot be seen (hidden processes)."""
+"""Limit if a reset cannot be seen (hidden processes)."""
 
 CODES_MAX = 64
 """A broken GPU may report any number."""

@@ -16,19 +16,19 @@ PRIOR = 1e-3
 """Weight of the prior (each part a third of the first step time): keeps the equations solvable, invisible after a minute."""
 
 SCATTER_FIRST = 0.25
-"""Until measured: healthy blocks of a real engine differ this much."""
+"""Scatter until measured: healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
 """A model of three numbers is never better."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""10 minutes at 5 s: enough for two digits."""
+"""Averaging of the scatter: 10 minutes at 5 s, enough for two digits."""
 
 READY_BLOCKS = 12
 """Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
-"""Restarted engines are covered within a minute or two."""
+"""Seconds of work before the model may judge: restarted engines are covered within a minute or two."""
 
 NEWS = 0.02
 """Less leverage hardly changes the fit: solve at every SOLVE_EVERYth such block only."""

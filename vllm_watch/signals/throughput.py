@@ -14,7 +14,7 @@ MEMORY_SECONDS = 3600.0
 """Working time averaged: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Prompt tokens come in lumps, at the end of a prefill."""
+"""Smoothing of the rates: prompt tokens come in lumps, at the end of a prefill."""
 
 READY_SECONDS = 40.0
 """Working time until the reference counts."""
@@ -23,7 +23,7 @@ ALIKE = 1.3
 """Work and KV cache per request up to this are usual."""
 
 CROWD = 1.5
-"""Arrivals alone vary concurrency less."""
+"""Concurrency ÷ usual of a crowd: arrivals alone vary it less."""
 
 
 class Mean:

@@ -10,14 +10,14 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Few, to follow a new scrape interval within a minute."""
+"""Intervals behind the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
 """A longer jump, in usual intervals, is a gap or a clock step, indistinguishable in Unix time: no rate crosses it.
 Timeouts and retries stretch an interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""At one scrape a second, a pause of seconds is not a step."""
+"""Least jump: at one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6

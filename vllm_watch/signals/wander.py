@@ -14,25 +14,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""Of work: idle engines do not wander."""
+"""Working time: idle engines do not wander."""
 
 SMOOTH_SECONDS = 20.0
-"""Shorter than a minute, to see a change within one."""
+"""Smoothing: shorter than a minute, to see a change within one."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
 """Assumed change per minute, and its weight in minutes."""
 
 MEMORY_MINUTES = 720.0
-"""Half a day of work."""
+"""Averaging of changes: half a day of work."""
 
 STRAY_FIRST = 0.08
 """Assumed, and least, deviation of a minute's level."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Work until the level is judged."""
+"""Minutes of work until the level is judged."""
 
 STRAY_DEVIATIONS = 5.0
-"""Beyond this a level is not wander."""
+"""Deviations beyond which a level is not wander."""
 
 PENDING_MAX = 60
 """Minutes kept until an excursion heals; of a longer one the last."""
@@ -49,10 +49,10 @@ LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""A minute is clipped here: wander repeats and is learnt in minutes anyway; one cured slowdown is not a habit."""
+"""Deviations at which a minute is clipped: wander repeats and is learnt in minutes anyway; one cured slowdown is not a habit."""
 
 DEVIATIONS = 5.0
-"""Beyond this a change is not wander: six lags are tested each minute, all day."""
+"""Deviations beyond which a change is not wander: six lags are tested each minute, all day."""
 
 
 class Wander:

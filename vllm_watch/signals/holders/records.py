@@ -30,7 +30,7 @@ class Limits:
     """A worker whose parent died finishes its requests and ends within 40 s if it can."""
 
     notebook_seconds: float = 1800.0
-    """People who read, think or talk return sooner."""
+    """Unused for half an hour: people who read, think or talk return sooner."""
 
     process_seconds: float = 3600.0
     """Training waits for data, ranks or a checkpoint's disk, but not for an hour."""

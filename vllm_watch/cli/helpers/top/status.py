@@ -121,7 +121,7 @@ class HostStatus(BaseModel):
 
 
 def _signals(said: object) -> object:
-    """Rename a start failure's `class`, not a Python name."""
+    """Rename a start failure's `class`, which cannot be a field's name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -129,7 +129,7 @@ def _signals(said: object) -> object:
 
 
 class TargetStatus(BaseModel):
-    """Signals are None before the first scrape."""
+    """One target; its signals are None before the first scrape."""
 
     name: str
     url: str
@@ -146,7 +146,7 @@ class TargetStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """Unknown keys are ignored."""
+    """The whole status; keys of newer daemons are ignored."""
 
     version: str
     t: float  # daemon's clock
@@ -230,7 +230,7 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return the command line's daemon. Raises WatchError."""
+        """Return the daemon of a command line. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
