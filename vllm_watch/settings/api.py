@@ -44,7 +44,7 @@ class ApiSettings(Sections):
 
     public: bool = False
     """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
-    Why: Users of an engine ask if it is up; the status page tells more than they may know."""
+    Why: Users of an engine ask if it is up; the status page shows more than they may see."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 
