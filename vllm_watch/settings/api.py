@@ -39,7 +39,7 @@ class ApiSettings(Sections):
     """Access to the HTTP API. Endpoints that change something do not exist without tokens."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
-    """Host names that requests may use, beside loopback names and IP addresses. Unset: any, if it listens on a network address.
+    """Host names that requests may use, besides loopback names and IP addresses. Unset: any, if it listens on a network address.
     Why: Against DNS rebinding: a foreign name that resolves here would let web pages read the API."""
 
     public: bool = False
