@@ -72,7 +72,8 @@ def of_python() -> Iterator[tuple[Path, str]]:
 def of_rules() -> Iterator[tuple[Path, str]]:
     """What alerts say."""
     for file in sorted((ROOT / "alerts").rglob("*.yaml")):
-        for group in yaml.safe_load(file.read_text())["groups"]:
+        groups = [document.get("groups", []) for document in yaml.safe_load_all(file.read_text())]
+        for group in sum(groups, []):
             for rule in group["rules"]:
                 yield from ((file, text) for text in rule.get("annotations", {}).values())
 

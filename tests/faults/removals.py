@@ -48,7 +48,7 @@ TARGET = {
     ),
     "drips a byte a second": Removal(
         "the bound on the whole answer: only silence times out",
-        (Cut(CONNECTION, 'self._end(Reply("read_timeout", said, late_s=late_s))', 'self.begun or self._end(Reply("read_timeout", said, late_s=late_s))'),),
+        (Cut(CONNECTION, 'self._end(Reply("read_timeout", cause, late_s=late_s))', 'self.begun or self._end(Reply("read_timeout", cause, late_s=late_s))'),),
     ),
     "sends 1 GB": Removal(
         "the bound on a body: 600 MiB of it are kept",
@@ -64,7 +64,7 @@ TARGET = {
     ),
     "redirects elsewhere": Removal(
         "the rule: a redirect leads anywhere",
-        (Cut(HTTP, " and urlsplit(there)[:2] == urlsplit(url)[:2]", ""),),
+        (Cut(HTTP, " and urlsplit(target)[:2] == urlsplit(url)[:2]", ""),),
     ),
     "changes identity between scrapes (two servers behind one address)": Removal(
         "the rule: another server is a new life of the same one",
@@ -72,7 +72,7 @@ TARGET = {
     ),
     "breaks TLS (a certificate of a stranger)": Removal(
         "the outcome of a failed handshake",
-        (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {said}")', "pass"),),
+        (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {cause}")', "pass"),),
     ),
     "its name flaps in DNS": Removal(
         "the three looks and 15 s: one is enough",
@@ -154,7 +154,7 @@ NVML = {
     ),
     "the driver is reloaded": Removal(
         "the new session after void handles: their error is the poll's",
-        (Cut("sources/nvml_driver.py", "self.close()  # the driver was reloaded under us: once more, from the start", "raise"),),
+        (Cut("sources/nvml_driver.py", "self.close()  # the driver was reloaded: try once more with a new session", "raise"),),
     ),
     "the library is missing": Removal(
         "the missing library as no error",

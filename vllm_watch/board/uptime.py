@@ -60,7 +60,7 @@ class _Ring:
         self._numbers = array("q", data[:size])
         self._up, self._down = array("d", data[size : 2 * size]), array("d", data[2 * size :])
         if not all(math.isfinite(s) and s >= 0 for s in (*self._up, *self._down)):
-            raise ValueError("it holds what is no time")
+            raise ValueError("it contains an invalid time")
 
 
 class Uptime:
@@ -95,7 +95,7 @@ class Uptime:
     def restored(cls, data: bytes) -> "Uptime":
         """Deserialize. Raises ValueError."""
         if len(data) != 24 * (HOURS + DAYS):
-            raise ValueError("it is no uptime")
+            raise ValueError("it is not an uptime")
         uptime = cls()
         uptime._hours.restore(data[: 24 * HOURS])
         uptime._days.restore(data[24 * HOURS :])

@@ -1,4 +1,4 @@
-"""Answers that are empty, cut off after a token, or endless, against the engine's past. A helper of `engine_failing`.
+"""Answers that are empty, cut off after a token, or endless. A helper of `engine_failing`.
 
 Garbage shows in answer lengths and finish reasons, not in latencies. Answers as short or long as requested are fine
 (max_tokens=1, benchmarks with ignore_eos), as are requests of a new kind.
@@ -73,7 +73,6 @@ class Answers:
         return answers
 
     def look(self, at_s: float, newest: Ends, window: Ends, window_s: float) -> Finding | None:
-        """Add a poll; return the finding in the window."""
         seconds, before = at_s - (at_s if self._at_s is None else self._at_s), self._found
         self._at_s, self._found = at_s, None
         for cause in (EMPTY,) if window.stop >= window.length else (TRUNCATED, ENDLESS):

@@ -53,7 +53,6 @@ class Lasting:
             self._sum = self._seconds = 0.0
 
     def found(self, wander: Wander) -> float | None:
-        """Return the lasting log ratio, or None."""
         if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
             return None
         least = max(LASTING_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)

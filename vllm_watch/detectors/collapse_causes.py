@@ -263,7 +263,6 @@ _PREFILLING = Evidence(
 
 
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
-    """Return the cause: a few long requests, or many that grew."""
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )

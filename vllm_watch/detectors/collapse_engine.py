@@ -100,7 +100,6 @@ class EngineJudge:
 
     @property
     def compared(self) -> bool:
-        """Return True if the last block is comparable with fresh ones."""
         last = self.baseline.comparison
         return last is not None and last.slow_log_ratio is not None
 
@@ -215,7 +214,6 @@ class EngineJudge:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
-        """Return the cache share beyond the fresh usage of as many requests."""
         block, past = comparison.block, self.baseline.throughput
         if not past.ready or block.kv_usage is None or past.running.value <= 0.0:
             return None

@@ -1,8 +1,8 @@
 """An engine that needs far more concurrent requests for its usual work, or its siblings'.
 
 A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
-If steps scatter, or it was slow from its first scrape, that load has no precedent. But the same tokens per second, with
-contexts as long, once took a fraction of the requests.
+If steps scatter, or it was always slow, that load has no precedent; but the same tokens per second, with contexts as
+long, once took a fraction of the requests.
 """
 
 from collections.abc import Mapping, Sequence

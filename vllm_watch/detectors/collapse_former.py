@@ -1,8 +1,7 @@
 """A new process that is slow from its start, against its predecessor at equal load.
 
-A new process has no healthy past, but the same model and configuration in the same place are equally fast. Unseen
-differences (another GPU, a flag missing from /metrics) are also found: so this is a ticket, a page if they cannot
-explain it, and never a reason for a restart.
+The same model and configuration in the same place are equally fast. Unseen differences (another GPU, a flag missing
+from /metrics) are found too: so this is a ticket, a page if they cannot explain it, and never a reason for a restart.
 """
 
 from collections.abc import Mapping
@@ -60,7 +59,6 @@ class _Life:
 
     @property
     def released(self) -> bool:
-        """Return True if the vLLM releases are known to differ."""
         return None not in self.versions and self.versions[0] != self.versions[1]
 
 

@@ -136,7 +136,6 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
 
 
 def _clock_share(gpu: GpuSample) -> float | None:
-    """Return SM clock ÷ its maximum while the GPU works."""
     idle = "gpu_idle" in (gpu.throttle_reasons or ()) or not gpu.utilization_ratio
     if idle or gpu.sm_clock_hz is None or not gpu.sm_clock_max_hz:
         return None
@@ -181,13 +180,11 @@ def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequ
 
 
 def _late_seconds(tree: Sequence[ProcessSample], server_start: float) -> float | None:
-    """Return None if unknown or implausible."""
     began = [p.create_time - server_start for p in tree if p.create_time is not None]
     return min(began) if began and -SKEW_SECONDS <= min(began) <= START_SECONDS_MAX else None
 
 
 def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
-    """Group by kinship, container or service."""
     trees: list[list[ProcessSample]] = []
     for process in processes:
         kin = [tree for tree in trees if any(_are_kin(process, each) for each in tree)]

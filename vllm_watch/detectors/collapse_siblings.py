@@ -1,7 +1,7 @@
 """One slow engine, or all of its server: siblings share hardware and model.
 
-An engine that was slow from its first scrape has no healthy past, and a small loss drowns in the wander of its own
-steps: so siblings' steps at its load are the yardstick.
+An engine that was always slow has no healthy past, and a small loss drowns in the wander of its own steps: siblings'
+steps at its load are the yardstick.
 """
 
 from collections.abc import Mapping, Sequence

@@ -73,7 +73,6 @@ class Acceptances:
         self._engines: dict[str, Acceptance] = {}
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Add this cause if acceptance has fallen and no better one is known."""
         engines = view.signals.engines
         self._engines = {name: self._engines.get(name) or Acceptance() for name in engines}
         fallen = {

@@ -157,7 +157,6 @@ class Demand:
         self._silence(view.at_s, prompted, finished)
 
     def _tick(self, view: View) -> float | None:
-        """None: that time is unknown."""
         before, self._at_s = self._at_s, view.at_s
         before_t, self._t = self._t, view.observation.t
         if before is None or not view.known:
@@ -231,7 +230,6 @@ class Demand:
 
     @property
     def drained(self) -> Evidence | None:
-        """Return evidence that its requests were moved away."""
         if not self.known:
             return None
         if self.aborting:

@@ -1,9 +1,9 @@
 """A server that answered only an earlier run of the watcher. A helper of `engine_down`.
 
-After a restart, the watcher finds an address that accepts connections silently. A starting vLLM refuses: its port is
-bound early (vLLM's `setup_server`), and uvicorn listens only when the engine is up, with one API server or many
-(`run_multi_api_server` passes the bound socket on). So it hangs, or is a proxy, a mesh or an activator that holds
-requests until a server is there. Earlier observations decide.
+It accepts connections silently. A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn
+listens only when the engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So
+it hangs, or is a proxy, a mesh or an activator that holds requests until a server is there. Earlier observations
+decide.
 """
 
 from dataclasses import dataclass

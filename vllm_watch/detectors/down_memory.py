@@ -1,7 +1,7 @@
 """State of `engine_down` across restarts of the watcher.
 
-A server that answered a minute ago and refuses now has gone; without this state it would count as starting, for half an
-hour. It went unobserved, perhaps on purpose with the watcher: so it pages only if it is away longer than a start takes.
+Without it a server that answered a minute ago and refuses now would count as starting, for half an hour. It went
+unobserved, perhaps on purpose with the watcher: so it pages only if it is away longer than a start takes.
 """
 
 from collections import deque

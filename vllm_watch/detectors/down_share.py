@@ -1,9 +1,9 @@
 """The share of answered calls: one API server process hangs, others answer. A helper of `engine_down`.
 
-The kernel gives each new connection to one process, and only its first call can reach another. So some calls get no
-answer, those between are answered at once. A busy event loop is late with everything, silent for a while, and late
-again; a lossy network is late more often than silent; a watcher short of CPU knows it. A sequential test of the two
-shares (Wald, 1945; Page, 1954) sums up the calls.
+The kernel gives each new connection to one process, for all its calls: some get no answer, those between are answered
+at once. A busy event loop is late with everything, silent for a while, and late again; a lossy network is late more
+often than silent; a watcher short of CPU knows it. A sequential test of the two shares (Wald, 1945; Page, 1954) sums up
+the calls.
 """
 
 from dataclasses import asdict, dataclass, field

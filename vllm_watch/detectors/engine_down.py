@@ -263,7 +263,6 @@ class Detector:
         )
 
     def _is_idle(self) -> bool:
-        """Return True if unused long enough for an autoscaler to take it."""
         demand, enough_s = self._demand, self._settings.idle_seconds
         if not self._away_s:
             enough_s = max(enough_s, demand.usual_silence_s)

@@ -128,7 +128,6 @@ class Detector:
         return answers.look(view.at_s, followed.newest, followed.window, followed.window_s)
 
     def _severity(self, followed: Failures) -> str | None:
-        """Return None if not (yet) reported."""
         settings, lasted_s, share = self._settings, followed.lasted_s, followed.share()
         if followed.window.failed + followed.window.doubtful < settings.failures_min:
             return None

@@ -1,8 +1,8 @@
 """An engine with work that makes no step, or waits forever: alive for `/health`, dead for users.
 
 vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: counters and gauges keep their last values.
-Progress is defined in `signals.progress`; work shows in running or waiting requests, in open connections that grow
-while nothing else moves, or in a failed canary.
+`signals.progress` defines progress; work shows in running or waiting requests, in open connections that grow while
+nothing else moves, or in a failed canary.
 
 Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
 its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
@@ -237,7 +237,6 @@ class Detector:
         alone: bool,
         believed: bool,
     ) -> tuple[str, float] | None:
-        """Return the cause if requests in the engine are not served."""
         progress = view.progress[sample.engine]
         if not progress.work:
             return None
@@ -314,7 +313,6 @@ class Detector:
     def _canary(
         self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
     ) -> tuple[str, float] | None:
-        """It does not answer one token."""
         if engine.canary_failures < self._settings.canary_failures:
             return None
         still_s = view.at_s - engine.canary_s

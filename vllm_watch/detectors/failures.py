@@ -197,7 +197,6 @@ class Failures:
 
     @property
     def lasted_s(self) -> float:
-        """Return the time from the first failure to the last."""
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:

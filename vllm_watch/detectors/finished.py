@@ -49,7 +49,6 @@ class Finished:
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
     def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
-        """Return mean prompt and output tokens; None while too few finished."""
         return self._tokens / self._requests if self._requests >= at_least else None
 
     @property

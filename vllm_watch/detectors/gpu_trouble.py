@@ -39,7 +39,6 @@ class GpuTrouble:
 
     @property
     def text(self) -> str:
-        """Return text; empty without trouble."""
         said = []
         if self.lost:
             said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")

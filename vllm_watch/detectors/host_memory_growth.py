@@ -265,14 +265,12 @@ class Detector:
         )
 
     def _grown_since_first(self) -> float:
-        """Return bytes since first seen, less those that connections may explain."""
         first, last = self._first, self._minutes[-1]
         if first is None:
             return 0.0
         return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
-        """Return why a restart gains nothing, or nothing yet."""
         settings = self._settings
         needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
         if self._media is not False:

@@ -58,7 +58,6 @@ def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
 
 
 def _lost(need: Need, inputs: Inputs) -> bool | None:
-    """Return True if all inputs are missing; None: too early."""
     said = [inputs.missing(name, None) for name in need.any_of]
     if False in said:
         return False
@@ -66,7 +65,6 @@ def _lost(need: Need, inputs: Inputs) -> bool | None:
 
 
 def _text(lost: Sequence[Need], inputs: Inputs) -> str:
-    """Name each missing input once, the loss, and the remedy."""
     said, fixes = [], []
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)

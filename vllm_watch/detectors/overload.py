@@ -115,7 +115,6 @@ class EngineJudge:
         return self.verdict
 
     def _follow(self, look: EngineLook) -> None:
-        """Identify the process and its cache size."""
         sample, last = look.sample, self._last
         if last is not None and began_anew(last, sample):
             self._running_peak = self._step_tokens_peak = 0.0

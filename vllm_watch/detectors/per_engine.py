@@ -83,7 +83,6 @@ class PerEngine(Generic[J]):
         self._kept, self._kept_at_s = dict(engines), at_s
 
     def _new_judge(self, view: View, sample: EngineSample, server: ServerSample) -> J:
-        """Restored if this very process was judged recently."""
         judge, state = self._make(sample.engine), self._kept.pop(sample.engine, None)
         if state is None:
             return judge

@@ -96,7 +96,6 @@ class HostDetector:
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
     def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """Return memory that sleeping engines hold on their own GPUs."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         for each in view.holders:
             uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
@@ -150,7 +149,6 @@ class HostDetector:
 
 
 def _hurts(view: HostView, uuid: str) -> str:
-    """Name the servers on that GPU, now or before."""
     using = view.using(uuid)
     up = [
         f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name

@@ -44,7 +44,6 @@ class Ranks:
         return found
 
     def _stopped(self, view: View) -> dict[str, str]:
-        """Return engine → text of its stopped process."""
         if view.observation.cpu is None:
             return {}
         seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
