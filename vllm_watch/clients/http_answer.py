@@ -60,7 +60,7 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
 
 
 def why_none(error: Exception, timeout_seconds: float) -> str:
-    """Return why a server did not answer, in words."""
+    """Return why a server did not answer."""
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_seconds:g} s"
     number = getattr(error, "errno", None)

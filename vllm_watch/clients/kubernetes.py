@@ -49,11 +49,11 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the request may have been executed
+        self.sent = sent  # may have been executed
 
 
 class Answer(NamedTuple):
-    """The API server's response, including 4xx and 5xx."""
+    """Including 4xx and 5xx."""
 
     status: int
     document: dict[str, Any]  # empty if not a JSON object
@@ -77,7 +77,7 @@ def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Address of the API server, and our credentials."""
+    """The API server's address, our credentials."""
 
     url: str  # without a path
     token_file: Path | None = None
@@ -116,7 +116,6 @@ class Api:
     """A client of one API server. Without a response every method raises KubernetesError."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
-        """Hooks have `session` in `Tools.session`."""
         self.access = access
         self._session = session
 

@@ -38,7 +38,7 @@ NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 class Posted:
     """The outcome of one POST."""
 
-    end: str  # one of the above
+    end: str
     text: str  # without secrets
     status: int | None = None
     retry_after_seconds: float = 0.0
@@ -52,7 +52,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the file's content, stripped. Raises WatchError, which names `key`."""
+    """Stripped. Raises WatchError, which names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -90,7 +90,7 @@ async def post(
     session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
     unix_time: float,
 ) -> Posted:  # fmt: skip
-    """Send it once. Raises only CancelledError."""
+    """Send once. Raises only CancelledError."""
     place = origin(url)
     # Less than the whole time: a call that used it up was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
@@ -134,7 +134,6 @@ async def reachable(url: str) -> str | None:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Do not wait for the body's end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:

@@ -119,14 +119,13 @@ def _targets(
 
 
 def _shown(address: Any) -> str:
-    """Without a password."""
     if isinstance(address, str) and "@" in address:
         address = f"{HIDDEN}@{address.rpartition('@')[2]}"
     return quoted(address)
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # a YAML infinity would become the host "inf"
+    if not isinstance(address, str):  # YAML's infinity would become the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):

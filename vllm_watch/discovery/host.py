@@ -26,7 +26,7 @@ class HostTargets:
 
     @property
     def found_none(self) -> bool:
-        """True if a completed search found nothing."""
+        """False before a search has completed."""
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
@@ -58,7 +58,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """`vllm` at the default port, for compatibility; elsewhere by port."""
+    """For compatibility `vllm` at the default port; else by port."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -35,9 +35,9 @@ class KubernetesTargets:
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
         session: NewSession = new_session,
     ) -> None:  # fmt: skip
-        """`news` is called when `read` may return something new."""
+        """`news`: `read` may return something new."""
         self.settings = settings
-        self.problems: dict[str, str] = {}  # of the last `read`
+        self.problems: dict[str, str] = {}
         self.changed = True
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}

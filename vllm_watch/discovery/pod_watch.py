@@ -43,13 +43,13 @@ class PodWatch:
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}  # by uid
         self.problem: str | None = None
-        self.answered = asyncio.Event()  # it has succeeded or failed
+        self.answered = asyncio.Event()
         self._query, self._api, self._changed = dict(query), api, changed
         self._version: str | None = None  # resume here; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False
-        self._invalid = 0  # could not be parsed
+        self._invalid = 0
 
     async def run(self) -> None:
         while True:
@@ -68,7 +68,7 @@ class PodWatch:
     def _failed(self, error: KubernetesError) -> None:
         self._failures = min(self._failures + 1, 16)
         if self._listed and self._failures == 1:
-            return  # watches break off now and then
+            return
         kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
         self._set_problem(f"{error.cause}{kept}; {error.remedy}")
         self._version = None

@@ -78,11 +78,11 @@ class Pod:
     created: str  # Kubernetes' format, which sorts as text
     address: str  # an IP address; IPv6 without brackets
     group: str  # outlives the pod
-    role: str = ""  # PREFILL, DECODE; "": both, or unknown
+    role: str = ""  # PREFILL, DECODE; "": both, unknown
     pairs_in: tuple[str, ...] = ()  # those with the same value exchange KV
     gang: str = ""
     annotations: Mapping[str, str]  # valid ones
-    invalid: tuple[str, ...] = ()  # messages about the others
+    invalid: tuple[str, ...] = ()  # about the others
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
@@ -91,10 +91,10 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
     labels = metadata.get("labels") or {}
     address = status.get("podIP")
     if metadata.get("deletionTimestamp") or status.get("phase") in _ENDED or not address:
-        return None  # being deleted, finished, or not scheduled
+        return None  # deleted, finished, or not scheduled
     is_rank = _is_rank(document.get("spec") or {})
     if labels.get(_WORKER, "0") != "0" and not is_rank:
-        return None  # only the leader of a server over several nodes answers
+        return None  # a server over several nodes answers at its leader
     annotations, invalid = _annotations(metadata.get("annotations") or {})
     role, pairs_in = _role(labels)
     return Pod(

@@ -32,7 +32,7 @@ _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """All targets of a configuration, searched every `discovery.refresh_seconds`; pods are watched."""
+    """Searched every `discovery.refresh_seconds`; pods are watched."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -52,7 +52,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Keep the state of files and pods that stay."""
+        """Files and pods that stay keep their state."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -80,12 +80,11 @@ class Discovery:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """By file or cluster."""
         return self._problems
 
     @property
     def nothing_found(self) -> str | None:
-        """Message if nothing is watched although this host was searched."""
+        """If nothing is watched although this host was searched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -122,7 +121,7 @@ class Discovery:
             self._seen = await self._search()
         found, problems = await self._found()
         if config is not self._config:
-            return None  # reconfigured meanwhile: the result is outdated
+            return None  # reconfigured meanwhile
         targets = self._joined(found, problems)
         self._log_changes(problems)
         if targets == self._targets:
@@ -150,7 +149,6 @@ class Discovery:
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Log changes of the others, which are no problem."""
         allow = self._config.discovery.allow
         allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
@@ -174,7 +172,7 @@ class Discovery:
         self, found: list[TargetConfig], problems: dict[str, str]
     ) -> tuple[TargetConfig, ...]:
         static = self._config.targets
-        by_url = {target.url: target for target in reversed(found)}  # the first of a URL wins
+        by_url = {target.url: target for target in reversed(found)}  # the first wins
         for target in static:
             by_url.pop(target.url, None)
         room = TARGETS_MAX - len(static)
@@ -209,12 +207,12 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return those with an allowed host; all if `allow` is empty."""
+    """All if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 
 def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
-    """Return copies that never get our API key."""
+    """Copies that never get our API key."""
     return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
 
 
@@ -236,4 +234,4 @@ def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
     try:
         return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
-        return False  # a name may resolve to any address
+        return False

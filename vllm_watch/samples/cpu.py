@@ -15,5 +15,5 @@ class EngineCpu:
     name: str | None = None  # title: "VLLM::EngineCore"
     core: str | None = None  # title: "VLLM::EngineCore_DP1 (PID 20)"
     stopped: str | None = None  # by a signal or a debugger; with its PID
-    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit; None: no limit
+    quota_periods: float | None = None  # of the nearest cgroup's CPU limit; None: none
     throttled_periods: float | None = None  # the limit was used up

@@ -9,13 +9,11 @@ Labelled = Mapping[str, float]
 
 @short_record
 class Histogram:
-    """A cumulative histogram since the engine started."""
+    """Cumulative since the engine started."""
 
     count: float
     sum: float | None
-    bounds: tuple[
-        float, ...
-    ] = ()  # upper bounds, ascending, the last is +Inf; they differ between releases
+    bounds: tuple[float, ...] = ()  # ascending, the last is +Inf; they differ between releases
     cumulative: tuple[float, ...] = ()  # observations at or under each bound
 
 
@@ -98,7 +96,7 @@ class EngineSample:
     estimated_write_bytes_per_gpu: float | None = None
     avg_prompt_throughput: float | None = None  # tokens per second
     avg_generation_throughput: float | None = None  # tokens per second
-    http_responses: Labelled | None = None  # by status class, over all handlers
+    http_responses: Labelled | None = None  # by class, over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = None  # Unix seconds; of the API server
     created_time: float | None = None  # Unix seconds; of the counters (V1, one process)

@@ -31,7 +31,6 @@ class Call:
 
     @property
     def scaling(self) -> bool:
-        """True if vLLM rejected it while scaling elastically."""
         return self.error == SCALING
 
 
@@ -41,7 +40,7 @@ class ServerSample:
 
     version: str | None = None  # from /version
     models: tuple[str, ...] | None = None  # from /v1/models
-    max_model_len: int | None = None  # of the first model
+    max_model_len: int | None = None  # the first model's
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
     recovering: str | None = None  # fault, from /fault_tolerance/status
@@ -65,7 +64,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """The vLLM process, if visible on this host."""
+    """If visible on this host."""
 
     pid: int
     start_time: float | None = None  # Unix seconds
@@ -85,7 +84,7 @@ class CanaryCall:
     latency_s: float
     error: str | None = None
     outcome: str | None = None  # None in old recordings
-    engine: str | None = None  # data-parallel; None: any
+    engine: str | None = None  # None: any
 
 
 @record
@@ -96,8 +95,8 @@ class Observation:
     target: str  # URL in recordings, name elsewhere
     monotonic_s: float | None = None
     scrape: Call
-    health: Call | None = None  # not polled this time
-    reading: Reading | None = None  # the scrape failed
+    health: Call | None = None  # None: not polled this time
+    reading: Reading | None = None  # None: the scrape failed
     gpus: tuple[GpuSample, ...] | None = None  # None: unknown; (): no GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None

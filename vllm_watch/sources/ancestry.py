@@ -17,12 +17,12 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Reads chains of parents, each process once a poll."""
+    """Reads each process once a poll."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
         self._read: dict[int, ProcessFacts | None] = {}
-        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
+        self._chains: dict[int, tuple[str, ...] | None] = {}
 
     @property
     def pids(self) -> frozenset[int]:

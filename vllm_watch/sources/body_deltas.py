@@ -38,7 +38,7 @@ class Lines(NamedTuple):
 
 
 class Encoder:
-    """Turns texts into records; keeps the last text."""
+    """Turns texts into records."""
 
     def __init__(self) -> None:
         self._previous: str | Lines | None = None
@@ -55,7 +55,7 @@ class Encoder:
         self._previous = None
 
     def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
-        """`head` is a non-empty line; `lines` is `text` parsed, if available."""
+        """`head`: a non-empty line; `lines`: `text`, parsed."""
         if text is None:
             return f"{head}\n-\n"
         # Keeping the words would take six times the memory of the tails.

@@ -49,11 +49,11 @@ class Asked(NamedTuple):
 
     canary: CanaryCall
     call: Call
-    problem: WatchError | None = None  # if the server refused it
+    problem: WatchError | None = None
 
 
 class CanaryLimits(Protocol):
-    """The part of the settings `canary` that a source reads."""
+    """The settings that a source reads."""
 
     @property
     def model(self) -> str: ...
@@ -138,7 +138,7 @@ class CanarySource:
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]
     ) -> Asked | None:
-        """Return None if the route does not exist."""
+        """None: no such route."""
         body = json.dumps(_request(route, self._settings.model or model)).encode()
         url = self._target.url + route
         answer = await http.post(self._session, url, self._limits, headers, body)
@@ -166,7 +166,7 @@ def _request(route: str, model: str | None) -> dict[str, Any]:
 
 
 def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | None) -> Asked | None:
-    """Return None if the route does not exist."""
+    """None: no such route."""
     status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None
@@ -186,7 +186,7 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
 
 
 def _why(document: dict[str, Any]) -> str:
-    """vLLM nests the message, older and other servers do not."""
+    """vLLM nests the message, others do not."""
     inner = document.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or document.get("message")
     return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # redacted: some servers repeat the key

@@ -26,7 +26,7 @@ THREADS_MAX = 512
 """Per engine, main threads first: a core has some hundreds. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
-"""Per engine on this host; the largest hosts have 16 GPUs."""
+"""Per engine; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, this often."""
@@ -52,7 +52,7 @@ class _Process:
     pid: int
     name: str
     folder: int
-    waited_ns: dict[str, int] | None = None  # not read yet
+    waited_ns: dict[str, int] | None = None  # None: not read yet
 
     @property
     def label(self) -> str:
@@ -69,7 +69,6 @@ class _Process:
         )
 
     def is_stopped(self) -> bool:
-        """Return False if unreadable."""
         with suppress(OSError, IndexError):
             return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
         return False
@@ -79,7 +78,7 @@ class _Process:
 class _Engine:
     processes: list[_Process]
     identity: tuple[object, ...]
-    cgroup: Path | None = None  # the nearest one with a CPU limit
+    cgroup: Path | None = None  # with a CPU limit
     waited_seconds: float = 0.0
     longest: _Process | None = None
 
@@ -99,7 +98,7 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """None before vLLM 0.10.2, which sets no title."""
+        """vLLM before 0.10.2 sets no title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
@@ -126,7 +125,7 @@ class CpuWaits:
         cgroupfs: Path = Path("/sys/fs/cgroup"),
         listing: ProcessListing | None = None,
     ) -> None:
-        """`listing`, of the same `procfs`, may be shared by many targets."""
+        """`listing`, of the same `procfs`, may be shared."""
         parts = urlsplit(url)
         self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
@@ -137,14 +136,13 @@ class CpuWaits:
         self._search_due_s = float("-inf")
         self._busy = self._closed = False
         self.pids: frozenset[int] = frozenset()
-        """Of the engines, as last found."""
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
-        """Return None if the waits cannot be read in time."""
+        """None: not read in time."""
         if self._busy or self._closed or observation.reading is None:
             return None
         if not self._engines and not self._is_search_due(observation.reading, time.monotonic()):
-            return None  # most servers are not on this host
+            return None
         self._busy = True
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[EngineCpu, ...] | None] = loop.create_future()
@@ -164,7 +162,7 @@ class CpuWaits:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # A daemon thread: reading a command line may block.
+        # A command line may block.
         if not threads.begin(work):
             self._busy = False
             return None
@@ -269,7 +267,7 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
 
 
 def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
-    """Return (periods of the CPU limit, throttled periods)."""
+    """Return (periods, throttled periods)."""
     if cgroup is None:
         return None, None
     try:

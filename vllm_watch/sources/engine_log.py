@@ -32,7 +32,7 @@ LINE_CHARACTERS_MAX = 500
 
 
 class EngineLog:
-    """One log file. Use it from the event loop."""
+    """One log file. For the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # A secret cut in the middle could not be recognized.
+            # Half a secret would not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 
@@ -104,7 +104,7 @@ class EngineLog:
         self._found, self._busy = found, False
 
     def read(self) -> StartFailure | None:
-        """Blocks. Return the failure as of now; unchanged on errors."""
+        """Blocks. Return the failure; unchanged on errors."""
         try:
             self._read_piece()
             self._problem = None
@@ -124,7 +124,7 @@ class EngineLog:
             self._file = self._open(from_end=True)
         budget = PIECE_BYTES_MAX
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            # Truncated (logrotate's copytruncate): no proof of a restart.
+            # Truncated (logrotate's copytruncate), perhaps not restarted.
             self._file.seek(0)
             self._reader.feed(b"\n")
         piece = self._file.read(budget)
@@ -132,7 +132,7 @@ class EngineLog:
         if len(piece) < budget and self._replaced():
             self._file.close()
             self._file = None
-            # Rotated, not restarted: keep the findings until a new start begins.
+            # Rotated, not restarted: keep the findings.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
 

@@ -25,7 +25,6 @@ _VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
-"""By PID."""
 
 
 def find(
@@ -76,13 +75,12 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """Of a launcher and its servers, return a server."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:  # parts without a title look like servers
+    else:
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
@@ -143,7 +141,7 @@ def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
 
 
 def descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
-    """Return all descendants, the nearest first."""
+    """Nearest first."""
     children: dict[int | None, list[ProcessFacts]] = {}
     for facts in all_.values():
         children.setdefault(facts.ppid, []).append(facts)

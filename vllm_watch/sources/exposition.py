@@ -78,7 +78,7 @@ class Layout:
         # A line with another head stays whole: the joined tails are longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
-        # float() takes 1_000 for a thousand; the exposition formats do not.
+        # float() takes 1_000, the formats do not.
         if "_" in joined or any(compress(tails, self._is_comment)):
             return None
         if lazily and not joined.translate(_NUMERALS):
@@ -129,7 +129,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body read by prometheus_client; never matches lines."""
+    """For bodies read by prometheus_client; never matches lines."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
@@ -160,7 +160,7 @@ class TooManyLinesError(ExpositionError):
 
 
 class Parser:
-    """Reads the bodies of one target; keeps only the last layout."""
+    """Reads one target's bodies; keeps the last layout."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
@@ -179,7 +179,7 @@ class Parser:
                 f"the body has {count} lines, more than {lines_max}", _NO_AGGREGATOR
             )
         if not isinstance(self._layout, _ForeignLayout):
-            self._layout = None  # two layouts at once take twice the memory
+            self._layout = None  # two layouts take twice the memory
         lines = body.split("\n")
         longest = max(lines, key=len)
         if len(longest) > LINE_CHARACTERS_MAX:

@@ -20,11 +20,11 @@ from vllm_watch.sources.spool import Spool
 from vllm_watch.sources.tape import Tape, records
 
 _log = structlog.get_logger()
-_SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
+_SHRINK_RATIO = 15 / 16  # shrinking visits every target
 _GPU_AGE_SECONDS_MAX = 60.0  # polling has stopped
 _DUMP_LINES = 16  # compressed at a time in a thread: 20 ms
-_DUMP_LEVEL = 3  # a third of level 6's time for an eighth more bytes
-_CLOSE_SECONDS = 2.0  # do not wait for a slower disk
+_DUMP_LEVEL = 3  # a third of level 6's time, an eighth more bytes
+_CLOSE_SECONDS = 2.0
 _GZIP_MEMBER = 31
 
 # The encoder keeps only the lines that changed.
@@ -59,12 +59,10 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """`lines`: the same text parsed, if available."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
         clock = observation.monotonic_s
-        # GPUs belong to the host and are kept once.
         gpu_reading = 0 if observation.gpus is None else self._gpu_reading
         head = f"{gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
         self._append(tape, observation.t if clock is None else clock, head, body, lines)
@@ -142,7 +140,7 @@ class FlightRecorder:
     def _shrink(self) -> None:
         """Largest first, so that similar targets keep similar times."""
         for tape in self._memory:
-            self._count(tape)  # the disk may have taken some since the last count
+            self._count(tape)
         if self._memory_bytes <= self._memory_bytes_max:
             return
         while self._memory_bytes > self._memory_bytes_max * _SHRINK_RATIO:

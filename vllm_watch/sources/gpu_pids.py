@@ -43,7 +43,7 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """As in "580.65.06"; without it PIDs in a container stay unknown."""
+        """As in "580.65.06"."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
@@ -63,13 +63,12 @@ class GpuPids:
 
     @property
     def all_are_listed(self) -> bool | None:
-        """True if NVML lists the processes of all containers."""
         numbering = self.numbering
         return None if numbering is None else numbering == "host"
 
     @property
     def utilization_is_theirs(self) -> bool:
-        """True if utilization samples carry the PIDs of the process lists."""
+        """True if samples carry the PIDs of the process lists."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
@@ -107,7 +106,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """The number alone could match a process of a sibling container."""
+        """The number alone could match a sibling container's."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -14,7 +14,7 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import json_text
 
-SERVERS_MAX = 64  # a host has 16 GPUs
+SERVERS_MAX = 64
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
@@ -27,7 +27,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """A server's URL and its command line's facts. `sure`: certainly vLLM's."""
+    """`sure`: certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -36,7 +36,7 @@ class HostServer(NamedTuple):
 
 
 def find(all_: Processes, procfs: Path) -> list[HostServer]:
-    """Return the servers, each URL once, sorted by port."""
+    """Return the servers by port, each URL once."""
     here = _listening(Path("/proc/self/net"))
     found: dict[str, HostServer] = {}
     for facts in _topmost(all_):
@@ -70,7 +70,7 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """Of several processes the first; for an engine core, its parent."""
+    """An engine core's parent; the first of several processes."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()
@@ -95,7 +95,7 @@ def _servers(
     port = flags.get("port", str(PORT_DEFAULT))
     held = _held(facts, all_, procfs)
     at_port = [each for each in held if port_known and str(each.port) == port]
-    if port_known and not at_port and port.isdecimal():  # still loading, or descriptors unreadable
+    if port_known and not at_port and port.isdecimal():
         network = _listening(procfs / str(facts.pid) / "net")
         at_port = [each for each in network if str(each.port) == port][:1]
         at_port = at_port or [sockets.Listening(flags.get("host", "127.0.0.1"), int(port), 0)]
@@ -114,7 +114,7 @@ def _kv_role(text: str) -> str:
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
-    """Its own and those of the API servers that it started."""
+    """And those of the API servers that it started."""
     try:
         inodes = sockets.held(procfs, facts.pid)
         for part in descendants(facts.pid, all_):
@@ -135,7 +135,6 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """If unreadable, it is if its socket is one of ours."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -148,7 +147,7 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """Return None if there is none, e.g. only a container's loopback."""
+    """None: e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))

@@ -40,9 +40,9 @@ class Answer:
     call: Call
     body: bytes = b""
     content_type: str = ""
-    url: str = ""  # final URL, after redirects
+    url: str = ""  # after redirects
     headers: Mapping[str, str] = field(default_factory=dict)  # by names in lower case
-    arrived_monotonic_s: float = 0.0  # of the last byte, or of the failure
+    arrived_monotonic_s: float = 0.0
 
 
 def new_session() -> Session:

@@ -22,22 +22,22 @@ class Wanted(NamedTuple):
     """Limits of the response."""
 
     deadline_s: float  # of the loop's clock
-    seconds: float  # the whole, for messages
+    seconds: float
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
     """The outcome of a request. Not an exception: a traceback would keep the body."""
 
-    outcome: str  # one of samples.observation.OUTCOMES
+    outcome: str
     error: str | None = None
     status: int | None = None
-    headers: Mapping[str, str] = {}  # by names in lower case
+    headers: Mapping[str, str] = {}  # lower case
     body: bytes = b""
-    arrived_monotonic_s: float = 0.0  # of the last byte
-    late_s: float = 0.0  # our own clock's delay when it ended the request
-    kept: bool = False  # on a reused connection
-    waited_s: float = 0.0  # in our own queue to connect; not the server's time
+    arrived_monotonic_s: float = 0.0
+    late_s: float = 0.0  # our own delay at the end
+    kept: bool = False
+    waited_s: float = 0.0  # in our own queue to connect
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
 
     def _idle_end(self) -> None:
-        """The connection may have been used since."""
+        """It may be in use again."""
         self._idle_timer = None
         if self._idle_until_s is None:
             return
@@ -190,7 +190,6 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
-        """If an error response had begun, it is the reply."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

@@ -9,10 +9,9 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
-"""A replaced pod gets another address."""
 
 NAMES_MAX = 1000
-"""When full, the cache is cleared."""
+"""When full, it is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
@@ -64,7 +63,6 @@ class Names:
         return found
 
     def _answered(self, key: tuple[str, int], task: "asyncio.Task[list[AddrInfoType]]") -> None:
-        """A failure is not cached."""
         if task.cancelled() or task.exception() is not None:
             lookup = self._lookups.get(key)
             if lookup is not None and lookup.task is task:

@@ -18,7 +18,7 @@ HEAD_BYTES_MAX = 64 << 10
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Heads of status 1xx before the response; one is usual (103)."""
+"""One is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
 """Chunk sizes, extensions, trailers. One-byte chunks cost us 40 bytes of memory per byte."""
@@ -48,7 +48,7 @@ class ResponseReader:
         self.complete = False
         self.trailing_data = False
         self.keep_alive = False
-        self.error: tuple[str, str] | None = None  # outcome and message: parsing has stopped
+        self.error: tuple[str, str] | None = None  # outcome, message
         self.refusal_bytes_max = refusal_bytes_max
         self._body_bytes_left = body_bytes_max
         self._parts: list[bytes] = []
@@ -112,7 +112,7 @@ class ResponseReader:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
         elif not self.status:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-            # Joined duplicates of length or coding are invalid, and are refused.
+            # Joined duplicates of length or coding are refused.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
@@ -178,7 +178,6 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Free the body at once, without the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()

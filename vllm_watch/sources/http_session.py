@@ -52,7 +52,7 @@ class _To(NamedTuple):
 
 
 class _Seat:
-    """A permit for one open connection; released once."""
+    """A permit for one connection."""
 
     def __init__(self, seats: asyncio.Semaphore) -> None:
         self._seats: asyncio.Semaphore | None = seats
@@ -117,7 +117,6 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
-        # The wait for a permit was ours, not the server's.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)
@@ -200,7 +199,7 @@ class Session:
             return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
-        # Loading certificates is our time: the server's starts now.
+        # Loading certificates is our time.
         read_s = loop.time() - began_s
         connect_by_s = began_s + read_s + seconds
         due_s = min(connect_by_s, wanted.deadline_s)
@@ -212,7 +211,7 @@ class Session:
                 raise
             late_s = loop.time() - due_s
             if due_s < connect_by_s:
-                # A reused connection had hung, or loading certificates took the time.
+                # A reused connection hung, or certificates took the time.
                 cause = f"connected, but no complete answer within {wanted.seconds:g} s"
                 return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
@@ -250,7 +249,7 @@ class Session:
 
 def _not_connected(step: str, error: Exception) -> Reply:
     cause, number = str(error), getattr(error, "errno", None)
-    # Addresses that failed differently are one error with all their texts.
+    # One error with all texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")

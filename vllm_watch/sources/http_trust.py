@@ -17,7 +17,7 @@ REFUSED_SECONDS = 60.0
 """Between reloads of the system's CAs after a refused certificate."""
 
 CHECK_SECONDS = 5.0
-"""Files are checked at most this often, when connections are made."""
+"""Checked at most this often."""
 
 CONTEXTS_MAX = 200
 """A system's CAs take a megabyte per context."""
@@ -41,7 +41,6 @@ class Trust:
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        # Taken only in threads.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
@@ -62,7 +61,6 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """A change of the system's CAs shows in no stamp."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

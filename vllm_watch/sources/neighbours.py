@@ -30,7 +30,7 @@ class Neighbours:
         self._listing, self._procfs = listing, procfs
         self._due_s = float("-inf")
         self._seen: list[HostServer] | None = None
-        self._answered: set[str] = set()  # URLs
+        self._answered: set[str] = set()
 
     def answered(self, url: str) -> None:
         self._answered.add(url)
@@ -69,8 +69,6 @@ async def servers(
 
 
 async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
-    """Return None if the processes could not be read in time."""
-
     def search() -> list[HostServer]:
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 

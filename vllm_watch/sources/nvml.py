@@ -21,7 +21,6 @@ from vllm_watch.sources.processes import ProcReader
 
 # The driver may be loaded later (by an operator on a Kubernetes node).
 NO_DRIVER_RECHECK_SECONDS = 60.0
-# A working driver shuts down in milliseconds.
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger()
@@ -36,7 +35,7 @@ _NVML = threading.Lock()
 class _Job:
     answer: "asyncio.Future[GpuReading]"
     begun_s: float
-    late: GpuReading | None = None  # the previous poll's result, if it arrived late
+    late: GpuReading | None = None  # of the previous poll
     hung: bool = False
 
 
@@ -59,7 +58,7 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` paces only the rechecks of a minute."""
+        """`monotonic` paces only the rechecks."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
@@ -72,7 +71,7 @@ class NvmlSource:
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """Poll once, within the deadline; concurrent calls share one poll."""
+        """Concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -89,7 +88,7 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """A hung call is abandoned until the process ends."""
+        """A hung call is abandoned."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():

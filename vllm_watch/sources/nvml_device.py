@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 Ask = Callable[..., Any]
 
-# A value outside is a driver's error value.
+# Outside are error values.
 TEMPERATURE_CELSIUS = range(-40, 151)
 POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
 
-MEMORY_V2 = 0x02000028  # nvmlMemory_v2: the size of the struct and its version
+MEMORY_V2 = 0x02000028  # nvmlMemory_v2: size and version
 _GPU_TEMPERATURE = 0  # NVML_TEMPERATURE_GPU
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 _UNCORRECTED, _VOLATILE = 1, 0  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
@@ -50,7 +50,7 @@ def read_memory(ask: Ask, handle: Any) -> Memory:
 
 
 def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
-    """Return the changing fields of a GpuSample."""
+    """The changing fields of a GpuSample."""
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     remapped = ask("nvmlDeviceGetRemappedRows", handle)
     return {

@@ -36,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """The running NVML function, for other threads; "" between calls."""
+        """The running NVML function; "" between calls."""
         session = self._session
         return session.ask.calling if session else ""
 
@@ -73,7 +73,7 @@ class Driver:
             try:
                 return self._session.poll()
             except nvml.NVMLError:
-                self.close()  # the driver was reloaded
+                self.close()  # the driver was reloaded: try once more with a new session
         self._pids = self._pids or GpuPids(self._processes)
         self._session = Session(nvml, self._pids, self._inventory)
         self._opened_s = self._monotonic()

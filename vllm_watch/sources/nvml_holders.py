@@ -79,7 +79,6 @@ def read_holders(
 
 
 def _merge(answers: dict[str, Any], used_bytes_max: int | None) -> list[_Holder]:
-    """Memory above the bound is absurd."""
     holders: dict[tuple[int, int, int], _Holder] = {}
     for kind, answer in answers.items():
         for info in answer or ():

@@ -59,7 +59,7 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Raises NVMLError of any kind."""
+        """Raises NVMLError."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)

@@ -35,7 +35,7 @@ def of_error(error: BaseException) -> str | None:
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # The resolver reports a lack of descriptors as an unknown name.
+        # Without a descriptor the resolver reports an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 

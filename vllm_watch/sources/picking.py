@@ -13,7 +13,7 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Kept separate; vLLM's own labels (finished_reason, source) have under ten."""
+"""vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
@@ -22,7 +22,7 @@ BUCKETS_MAX = 200
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Interned label sets; if all differ, interning costs memory."""
+"""If all differ, interning costs memory."""
 
 
 class Row:
@@ -73,7 +73,7 @@ class At:
 
 
 def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """Return a function that picks these items."""
+    """Pick these items."""
     if len(indices) > 1:
         return itemgetter(*indices)
     return lambda values: tuple([values[index] for index in indices])
@@ -106,7 +106,7 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """Return a number per group."""
+    """Pick a number per group."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 

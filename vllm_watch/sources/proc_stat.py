@@ -26,7 +26,7 @@ class Stat:
 class Status:
     """Selected fields of /proc/PID/status; None if the line is missing."""
 
-    uid: int | None  # real
+    uid: int | None
     pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
 
 

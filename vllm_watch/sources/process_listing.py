@@ -24,7 +24,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """At most FRESH_SECONDS old at `at_s` (monotonic); empty if unreadable."""
+        """At most FRESH_SECONDS old at `at_s` (monotonic)."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s

@@ -17,7 +17,7 @@ from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, pars
 SMALL_FILE_BYTES_MAX = 16 * 1024
 # The kernel allows megabytes; `vllm serve` uses about 1 KB.
 CMDLINE_BYTES_MAX = 16 * 1024
-# An engine opens its GPUs among its first hundreds.
+# An engine opens its GPUs among the first hundreds.
 FDS_MAX = 4096
 GPU_DEVICE = "/dev/nvidia"
 
@@ -53,7 +53,7 @@ class _Static:
     cgroup: str | None
     uid: int | None
     pids: tuple[int, ...] | None
-    stable: bool  # during exec the name is new, the arguments still missing
+    stable: bool  # during exec the arguments are still missing
 
 
 class ProcReader:
@@ -67,7 +67,7 @@ class ProcReader:
         self._gpu_open: dict[int, int] = {}  # PID → start
 
     def read(self, pid: int) -> ProcessFacts | None:
-        """Return None if the process is gone, hidden (hidepid) or unreadable."""
+        """None: gone, hidden (hidepid) or unreadable."""
         try:
             folder = os.open(self.procfs / str(pid), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -94,10 +94,10 @@ class ProcReader:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """Return None if its descriptors are unreadable."""
+        """None: descriptors unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
-            return True  # a holder of VRAM keeps its GPU open until it ends
+            return True  # until it ends
         try:
             with os.scandir(self.procfs / str(pid) / "fd") as entries:
                 found = any(_is_gpu(entry.path) for entry in islice(entries, FDS_MAX))
@@ -164,7 +164,7 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
 
 
 def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
-    """Raises if the process is gone; None if unreadable."""
+    """Raises if the process is gone."""
     try:
         return _read_file(name, folder, bytes_max)
     except _GONE:

@@ -29,7 +29,7 @@ CHUNK_SECONDS = 3600.0
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""Prometheus' lookback: a target without samples for longer is gone."""
+"""Prometheus' lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
@@ -45,7 +45,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A display name, and the labels that Prometheus gave the server."""
+    """A name, and Prometheus' labels."""
 
     name: str
     labels: Labels
@@ -53,7 +53,7 @@ class StoredTarget:
 
 @dataclass(slots=True)
 class Firing:
-    """An alert that fired without interruption. Unix seconds."""
+    """Unix seconds."""
 
     name: str
     labels: Labels
@@ -93,7 +93,7 @@ class History:
     async def observations(
         self, target: StoredTarget, start_t: float, end_t: float
     ) -> AsyncIterator[Observation]:
-        """Yield each of its scrapes in (start, end], in order."""
+        """Scrapes in (start, end], in order."""
         reader, last_t = Reader(judged_only=True), start_t
         selector = _selector(target.labels)
         while last_t < end_t:
@@ -107,7 +107,7 @@ class History:
             last_t = until_t
 
     async def firing(self, start_t: float, end_t: float) -> list[Firing]:
-        """Return every alert that fired in that time, by its begin."""
+        """Every alert of that time, by its begin."""
         open_: dict[tuple[tuple[str, str], ...], Firing] = {}
         done: list[Firing] = []
         at_t = start_t
@@ -129,7 +129,7 @@ class History:
         return sorted(done, key=lambda each: each.begin_t)
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """Return the labels of each target reported by a vllm-watch."""
+        """Labels of each target reported by a vllm-watch."""
         return await self._labels("vllm_watch_target_info", start_t, end_t)
 
     async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:

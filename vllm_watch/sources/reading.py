@@ -53,7 +53,6 @@ _READ |= {
     *_CREATED,
 }
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
-"""An unrelated body may have thousands of others."""
 
 _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
@@ -110,8 +109,6 @@ class _EngineBinding:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """How to build a Reading from the numbers of one layout."""
-
     of_values: Callable[[Values], tuple[float, ...]]
     of_words: Callable[[list[str]], tuple[str, ...]]  # or from the words of the lines
     engines: tuple[_EngineBinding, ...]
@@ -173,7 +170,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
-        binding.constant["engine_kind"] = None  # NIM's names do not show it
+        binding.constant["engine_kind"] = None
     return binding
 
 
@@ -253,7 +250,7 @@ def _bind_engine(
         own = by_engine.get((name, key))
         if own or name not in _INFO:
             return own or by_engine.get((name, None), [])
-        return by_name.get(name, [])  # the same for every engine
+        return by_name.get(name, [])
 
     counted = COUNTED if fields is JUDGED else ()
     takes = {
@@ -350,7 +347,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """A vLLM with its own series off has useful process metrics."""
+    """Its process metrics are useful."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

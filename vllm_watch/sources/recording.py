@@ -22,14 +22,14 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB; JSON doubles some characters
+_LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB
 BLANK_LINES_MAX = 10_000
 """A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Per recording: each costs some 20 kB of memory."""
+"""Each costs some 20 kB of memory."""
 
-_GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
+_GZIP_MEMBER = 31  # a 32 KB window, with gzip header and trailer
 _MEMBERS = 16  # the cut is exact to 1/16 of the bound
 _LEVEL = 6  # 0.5 ms for a body of 55 KB
 
@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
-            if begins in (b"", _GZIP_MAGIC[:1]):  # it may become gzip
+            if begins in (b"", _GZIP_MAGIC[:1]):
                 return
             is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _LISTEN = "0A"  # TCP_LISTEN in the column "st"
 _INODE_COLUMN = 9
-_TABLE_BYTES_MAX = 64 << 20  # a host with 400,000 sockets
+_TABLE_BYTES_MAX = 64 << 20  # 400,000 sockets
 _FDS_MAX = 65536
 _BYTES_OF_WORD = 4
 _SOCKET = re.compile(r"socket:\[(\d+)\]")

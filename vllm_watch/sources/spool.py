@@ -36,10 +36,10 @@ class Chunk:
 
 
 class Spool:
-    """A folder with one file per recording."""
+    """A folder, one file per recording."""
 
     def __init__(self, folder: Path) -> None:
-        """Start emptying the folder of an earlier process' files."""
+        """Empties the folder of an earlier process' files."""
         self._folder = folder
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writes: deque[tuple[Future[None], Chunk]] = deque()
@@ -52,7 +52,6 @@ class Spool:
         self._submit(self._empty_folder)
 
     def new_file(self) -> Path:
-        """The first write creates the file."""
         self._files += 1
         return self._folder / f"{self._files}{_SUFFIX}"
 
@@ -75,7 +74,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Read pieces as of now; None for an unreadable one."""
+        """As of now; None if unreadable."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 
@@ -83,7 +82,7 @@ class Spool:
         self._submit(partial(file.unlink, missing_ok=True))
 
     def close(self, timeout_seconds: float) -> None:
-        """Remove the files and end the thread; blocks up to `timeout_seconds`."""
+        """Remove the files; block up to `timeout_seconds`."""
         self._submit(self._remove_files)
         self._jobs.put(None)
         self._thread.join(timeout_seconds)
@@ -132,7 +131,7 @@ class Spool:
 
 def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
-    if packed is None:  # dropped while queued
+    if packed is None:
         return
     refuse_odd(file.parent)
     descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)

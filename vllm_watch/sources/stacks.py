@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Shorter than the time limit of the evidence for one part."""
+"""Less than the time limit of one part of the evidence."""
 
 BYTES_MAX = 256 << 10
 """Per process: some hundred threads."""
 
 
 class Stacks:
-    """Dumps stacks, one process at a time across all callers."""
+    """One process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """`program`: the configured py-spy; None: off."""
+        """None: off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -103,7 +103,6 @@ def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
 
 
 async def _dumped(program: Path, pid: int, seconds: float) -> str:
-    """Return py-spy's output, or the reason for having none."""
     if seconds <= 0:
         return "not dumped: time limit reached"
     try:

@@ -13,8 +13,8 @@ from vllm_watch.sources.spool import Chunk, Spool
 
 _LEVEL = 1  # level 3 saves a tenth in twice the time
 _GROUPS = 10  # it keeps at most a tenth more than requested
-_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes of changes, packed in half a millisecond
-_OPEN_SHARE = 8  # of the memory, for unpacked records
+_OPEN_CHARACTERS_MAX = 32 << 10  # fifteen scrapes, packed in half a millisecond
+_OPEN_SHARE = 8  # for unpacked records
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 
@@ -76,7 +76,6 @@ class Tape:
         *,
         memory_bytes: int,
     ) -> None:
-        """`memory_bytes`: this tape's share of memory."""
         if self._is_closed or self._is_full(self._groups[-1], clock_seconds, memory_bytes):
             self._end_group()
             self._groups.append(_Group(clock_seconds, clock_seconds))
@@ -126,7 +125,7 @@ class Tape:
             self._spool.remove(self._file)
 
     def _is_full(self, group: _Group, clock_seconds: float, memory_bytes: int) -> bool:
-        age = clock_seconds - group.first_seconds  # negative if the clock was set back
+        age = clock_seconds - group.first_seconds  # negative after a clock step
         if not 0 <= age < self._seconds / _GROUPS:
             return True
         if not group.chunks:

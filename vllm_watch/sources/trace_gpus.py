@@ -15,7 +15,7 @@ _NUMBER_MAX = 1e21
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """Return () on a machine without GPUs, None if unknown."""
+    """() without GPUs; None: unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
@@ -85,7 +85,6 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Unknown keys are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -128,7 +127,7 @@ def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
         if gpu.processes is not None:
             entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
-                if "cmdline" in process:  # recordings are shared, and command lines may hold keys
+                if "cmdline" in process:  # command lines may hold keys
                     process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
                 if "type" in process:
                     process["type"] = _LETTERS.get(process["type"], process["type"])

@@ -63,7 +63,7 @@ class RawObservation:
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
 """From paths other than /metrics."""
 
-_UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
+_UNIX_SECONDS_MAX = 1e11  # the year 5138, beyond Python's calendar
 
 
 _NUMBER_MAX = 1e18
@@ -123,7 +123,6 @@ def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
 
 
 def _outcome(fine: bool, status: int | None, error: str | None) -> str:
-    """For a recording without `outcome`."""
     if status is not None and status not in _HTTP_OK:
         return "http"
     if fine:

@@ -35,7 +35,7 @@ LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
-_PAGE_BYTES = 64 << 10  # enough to recognize an HTML page
+_PAGE_BYTES = 64 << 10
 _MODELS_MAX = 100
 _TOKENS_MAX = 1e12
 _FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
@@ -94,16 +94,16 @@ class VllmSource:
         self._next_identify_s = float("-inf")
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
-        self._work: list[tuple[float | None, float | None]] = []  # per engine, at the last poll
+        self._work: list[tuple[float | None, float | None]] = []
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """The observation's time is when the metrics arrived, or failed."""
+        """Its time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
         if health_due:
-            # Slightly early counts as due: poll intervals jitter.
+            # Poll intervals jitter.
             self._next_health_s = now_s + self._settings.health_interval_seconds * 0.9
             metrics, health = await asyncio.gather(self._metrics(), self._health())
             calls.append(("health", health))
@@ -127,7 +127,7 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Passed on, not kept: 40 kB per target.
+        # Passed on: 40 kB per target.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -226,7 +226,7 @@ class VllmSource:
         )
         for name, call in zip(asked, calls, strict=True):
             if call.status in _NO_SUCH_PATH:
-                del self._switches[name]  # not in this version, or not enabled
+                del self._switches[name]
             if name == "recovering" and call.outcome != "ok":
                 self._known.pop(name, None)  # a dead engine does not recover
         return [("sleep", call) for call in calls if call.outcome != "http"]

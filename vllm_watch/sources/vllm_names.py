@@ -17,7 +17,7 @@ class Kind(Enum):
     MAX = "max"  # ratios cannot be added
     HISTOGRAM = "histogram"  # equal bounds are added
     LABELLED = "labelled"  # per value of `label`
-    FAMILIES = "families"  # per name present: its own number, or its histogram's count
+    FAMILIES = "families"  # a number per name present
     INFO = "info"  # of the series with the highest value (vLLM: a time)
 
 
@@ -52,7 +52,7 @@ def _each(*names: str) -> Field:
 
 
 def short(name: str) -> str:
-    """Return a family's key in a field of kind FAMILIES."""
+    """A family's key in a field of kind FAMILIES."""
     return name.removeprefix("vllm:").removesuffix("_total")
 
 

@@ -32,7 +32,7 @@ class Attempt:
     target: str
     group: str
     trigger: str
-    hook: str  # in the configuration
+    hook: str
     reason: str
     actor: str
     state: str
@@ -41,7 +41,7 @@ class Attempt:
     ended_t: float | None = None
     incident_id: str | None = None
     payoff_ratio: float | None = None  # throughput after ÷ before
-    text: str = ""  # progress or result
+    text: str = ""
     address: str = ""  # host:port; "" if not an identity
     before: Mapping[str, Any] | None = None  # verify.Before in JSON
     gang: Mapping[str, Any] | None = None  # members restarted with it: name → their `before`

@@ -24,8 +24,8 @@ class Connection:
         """`folder` None: in memory. `own`: lock the folder for this process."""
         self.folder = folder or Path(":memory:")
         self.files = 0  # incremented when the file is moved away
-        self.closing = False  # stop waiting for the lock
-        self.loss: str | None = None  # by the open file
+        self.closing = False
+        self.loss: str | None = None  # what the open file has lost
         self._seal: Seal | None = None
         self._memory = folder is None
         self._own = own and folder is not None

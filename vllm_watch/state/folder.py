@@ -22,5 +22,5 @@ class StateFolder:
         self.charts = ChartTable(Worker(folder / FOLDER, on_chart_write))
 
     async def close(self) -> None:
-        """Write pending rows if that takes only a moment."""
+        """Write pending rows, if quick."""
         await asyncio.gather(self.worker.close(), self.charts.worker.close())

@@ -53,7 +53,7 @@ class IncidentTable:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._open: dict[str, IncidentEvent] = {}  # by id: last event of open incidents
+        self._open: dict[str, IncidentEvent] = {}  # last event by id
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:

@@ -32,7 +32,7 @@ LOST = "history_lost"
 """Standing entry: the budget spent is unknown, which a person must accept."""
 
 _BEGUN = "begun"
-"""Standing entry: when this file was begun."""
+"""Standing entry: when the file was begun."""
 
 
 def approval(incident_id: str, target: str) -> str:
@@ -76,11 +76,11 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The journal for people."""
+    """For people."""
 
     lost: str | None  # not yet accepted
-    older: bool  # older entries were left out
-    entries: tuple[Entry, ...]  # oldest first
+    older: bool
+    entries: tuple[Entry, ...]
 
 
 def _to_json(attempt: Attempt) -> dict[str, Any]:
@@ -156,7 +156,6 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """The loss not yet accepted."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
@@ -172,7 +171,6 @@ class Journal:
         return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
-        """Of one group or all, oldest first."""
         rows = await self._rows(
             "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
             " ORDER BY began_t, rowid", since_t, group,
@@ -180,7 +178,6 @@ class Journal:
         return tuple(self._read(said, Attempt) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
-        """Return the latest actions since then, oldest first."""
         rows = await self._rows(
             "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
         )
@@ -220,7 +217,7 @@ class Journal:
         except (ValueError, TypeError) as error:
             self.trouble = f"an entry cannot be written: {error}"
             raise JournalError(self.trouble, "Report it") from error
-        if writes:  # reads also succeed on a full or read-only disk
+        if writes:  # a full or read-only disk is readable
             self.trouble = None
         return done
 
@@ -240,7 +237,7 @@ class Journal:
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
         for table, column in (("attempt", "began_t"), ("audit", "t")):
-            # S608: names of our own tables
+            # S608: our own tables
             db.execute(f"DELETE FROM {table} WHERE {column} < ?", (t - KEPT_SECONDS,))  # noqa: S608
             db.execute(
                 f"DELETE FROM {table} WHERE rowid NOT IN"  # noqa: S608

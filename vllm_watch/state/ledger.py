@@ -17,10 +17,10 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One phase, for one notifier."""
+    """For one notifier."""
 
     t: float  # due since
-    sent_t: float | None  # pending
+    sent_t: float | None  # None: pending
     message: str | None  # idempotency key
     said: Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class LedgerTable:
         self._files = 0
 
     async def read(self) -> list[tuple[Key, Row]]:
-        """In the order first written. Raises StateError."""
+        """Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
             found = [
@@ -63,7 +63,7 @@ class LedgerTable:
 
 
 def _said(text: object) -> dict[str, Any]:
-    """Return an empty dict if damaged."""
+    """Empty if damaged."""
     try:
         return unpacked(text)
     except (TypeError, ValueError):

@@ -25,7 +25,7 @@ _HELD, _NOTED = ("attempt", "standing"), "audit"
 class Seal:
     """A file's identity and number of writes."""
 
-    generation: str  # in an unreadable marker
+    generation: str  # "": unreadable marker
     writes: int  # durable ones
 
     def to_line(self) -> bytes:
@@ -69,13 +69,13 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """Increment to more than `least`, within the write's transaction."""
+    """To more than `least`."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Within the transaction; `pruned`: audit's sum too."""
+    """`pruned`: audit's sum too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))

@@ -77,7 +77,7 @@ class Worker:
         self._rows: dict[Hashable, Work] = {}
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
-        # Only used by the thread:
+        # The thread's:
         self._failing: str | None = None
         self._retry_s = 0.0  # monotonic: no retry before
         self._prune_s = 0.0
@@ -152,7 +152,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """None for rows, and True at the end."""
+        """None: rows. True: the end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -279,7 +279,7 @@ class Worker:
 
 
 def _fail_job(done: "Future[Any]", error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # the caller has given up
+    with contextlib.suppress(InvalidStateError):
         done.set_exception(error)
 
 

@@ -8,7 +8,7 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Between trims: one takes milliseconds for a heap of 100 MB."""
+"""One takes milliseconds for a heap of 100 MB."""
 
 _trimmed_monotonic_s = float("-inf")
 

@@ -35,17 +35,17 @@ def limit() -> int:
 
 
 def for_callers() -> int:
-    """Return how many connections are served concurrently."""
+    """Connections served at once."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Return how many connections to engines may be open."""
+    """Connections to engines at once."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 
 def warn_if_few(targets: int) -> None:
-    """Log a warning if targets must wait for each other's connections."""
+    """If targets must wait for connections."""
     if targets * PER_TARGET > for_engines():
         _log.warning(
             "few_descriptors", limit=limit(), targets=targets,

@@ -19,5 +19,5 @@ def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
 
 
 def slug(module: ModuleType) -> str:
-    """Return the module's name in configuration, metrics and docs."""
+    """The name in configuration, metrics and docs."""
     return module.__name__.rpartition(".")[2]

@@ -75,7 +75,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the beginning, redacted; cut first, for speed."""
+    """Cut first, for speed."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
@@ -121,7 +121,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _safe_word(found: re.Match[str]) -> str:
-    """Userinfo and query values; query names stay."""
+    """Query names stay."""
     word = found[0]
     scheme, mark, rest = word.partition("://")
     if not mark:
@@ -138,7 +138,7 @@ def _safe_word(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command line with the values of secret options hidden."""
+    """Hide the values of secret options."""
     shown: list[str] = []
     hiding = False
     for argument in cmdline:

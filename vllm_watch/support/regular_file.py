@@ -68,7 +68,7 @@ def read(
     """Return the whole file. Raises OSError, also above `bytes_max`. `if_exposed`: policy for a secret."""
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
-        body = file.read(bytes_max + 1) or b""  # nothing to read yet
+        body = file.read(bytes_max + 1) or b""
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
@@ -103,7 +103,7 @@ def exposure(status: os.stat_result) -> str | None:
 
 
 def refuse_odd(path: Path | str, mode: int) -> None:
-    """Raise OSError unless this is the mode of a regular file."""
+    """Raise OSError unless it is a regular file's mode."""
     if stat.S_ISREG(mode):
         return
     kinds = (

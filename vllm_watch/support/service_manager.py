@@ -34,7 +34,7 @@ class ServiceManager:
         self._beats: asyncio.Task[None] | None = None
 
     def ready(self, status: Callable[[], str]) -> None:
-        """From now on also status changes, and that the loop runs."""
+        """From now on with status changes and watchdog."""
         if self._address is None:
             return
         self._status = status
@@ -90,7 +90,7 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """A path or an abstract name; None if invalid."""
+    """None if invalid."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None

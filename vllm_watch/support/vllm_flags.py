@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # one letter added, missing or exchanged; a word moved
+_ALIKE = 0.8  # a letter differs, or a word moved
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -31,7 +31,6 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""Replacements of removed flags."""
 
 
 class Standing(Enum):
@@ -73,7 +72,7 @@ class Answer:
 
 @cache
 def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """Return all flags by name, and the releases read, oldest first."""
+    """All flags, and the releases read, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
@@ -134,7 +133,7 @@ def look_up(name: str, version: str | None) -> Answer:
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:
-    """As in 0.1.7 to 0.16.0 and from 0.33.0 on."""
+    """0.1.7 to 0.16.0 and from 0.33.0 on."""
     ranges = (
         f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
         for first, last in flag.spans
