@@ -49,7 +49,7 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # may have been executed
+        self.sent = sent  # False: certainly not executed
 
 
 class Answer(NamedTuple):
@@ -81,8 +81,8 @@ class Access:
 
     url: str  # without a path
     token_file: Path | None = None
-    ca_file: Path | None = None
-    namespace: str = ""  # our own
+    ca_file: Path | None = None  # None: the system's CAs
+    namespace: str = ""  # "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:

@@ -101,5 +101,5 @@ class Observation:
     process: ProcessState | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None  # None also if no log is followed
-    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes
+    cpu: tuple[EngineCpu, ...] | None = None  # None: no engine has visible processes
     attention_backend: str | None = None  # from its log

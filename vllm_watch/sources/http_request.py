@@ -40,7 +40,7 @@ class Place(NamedTuple):
     origin: Origin
     target: str
     host: str
-    authorization: str
+    authorization: str  # "": none
 
 
 @lru_cache(PLACES_MAX)

@@ -68,7 +68,7 @@ def read(
     """Return the whole file. Raises OSError, also above `bytes_max`. `if_exposed`: policy for a secret."""
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
-        body = file.read(bytes_max + 1) or b""
+        body = file.read(bytes_max + 1) or b""  # None: nothing to read yet
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
