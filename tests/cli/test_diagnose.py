@@ -85,9 +85,9 @@ def test_an_empty_file(tmp_path, capsys):
     """That nothing was written is said."""
     file = tmp_path / "vllm.log"
     file.touch()
-    status, out, _ = run(capsys, file)
-    assert status == 2
-    assert "It is empty" in out
+    status, out, err = run(capsys, file)
+    assert (status, out) == (2, "")
+    assert "vllm.log: it is empty" in err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, to_json
+from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
@@ -25,6 +26,8 @@ examples:
 A single line, or the kernel's log (dmesg), is judged as such.
 
 exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
+
+_NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, docker logs, kubectl logs --previous"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
             break
     reader.end()
     diagnosis = _without_secrets(reader.diagnosis())
+    if diagnosis.failure == NOT_VLLM and not arguments.json:
+        name = "standard input" if arguments.log == "-" else arguments.log
+        why = diagnosis.explanation[0].lower() + diagnosis.explanation[1:].rstrip(".")
+        raise WatchError(f"{name}: {why}", _NOT_A_LOG)
     if arguments.json:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")

@@ -37,6 +37,7 @@ _SECONDS = (
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
+_REMEDY = "check that vllm-watch runs there, and its listen address"
 _HANDSHAKE = 0x16  # the type of a TLS record with a part of a handshake
 _BYTES_MAX = 4096
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         why = _asked("https", host, port) and why
     if not why:
         return exit_status.FINE
-    sys.stderr.write(f"vllm-watch: {host}:{port} does not answer: {why}\n")
+    sys.stderr.write(f"vllm-watch: {host}:{port} does not answer: {why}\n  → {_REMEDY}\n")
     return exit_status.FOUND
 
 
@@ -70,6 +71,9 @@ def _address(url: str) -> tuple[str, str, int]:
         host, port = None, None
     if host is None or parts.scheme not in _PORTS:
         raise WatchError(f"--url: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
+    if "@" in url:
+        remedy = "take them out of the URL: the probe needs no password"
+        raise WatchError(f"--url: '{redacted(url)}' carries credentials", remedy)
     return parts.scheme, host, port or _PORTS[parts.scheme]
 
 
@@ -82,7 +86,7 @@ def _asked(scheme: str, host: str, port: int) -> str:
     except (OSError, http.client.HTTPException) as error:
         if scheme == "https" and _shakes_hands(host, port):
             return ""
-        return str(error) or type(error).__name__
+        return getattr(error, "strerror", None) or str(error) or type(error).__name__
     return "" if status == http.client.OK else f"HTTP status {status}"
 
 

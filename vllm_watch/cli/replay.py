@@ -11,7 +11,7 @@ from vllm_watch.errors import WatchError
 
 HELP = """\
 Run a recording through the same judgement as live, as fast as it goes, and say what it holds. The
-exit status is 0 whatever that is; a recording that cannot be read is an error (2).
+exit status is 0 whatever that is; a recording that is empty or cannot be read is an error (2).
 
 Not for a log of vLLM's: `vllm-watch diagnose vllm.log` reads that.
 

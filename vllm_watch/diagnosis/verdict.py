@@ -222,7 +222,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not scanner.of_vllm and not ready:
         if scanner.of_kernel:
             return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="the kernel's log shows no GPU error and no killed process", explanation="Nothing in it explains why an engine would have ended.")  # fmt: skip
-        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="Nothing in it is written as vLLM writes, and it holds no error that is known.")  # fmt: skip
+        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
     if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
         return silent
     harmless = life.lived_with or (None if ready else life.warned)

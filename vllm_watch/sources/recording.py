@@ -74,7 +74,9 @@ def _parsed(
         remedy = "take this line out to read the others"
         if number == 1:
             remedy = "give a file that `vllm-watch record` wrote; a log of vLLM: vllm-watch diagnose FILE"
-        raise RecordingError(f"{path}, line {number}: {error}", remedy) from error
+        malformed = isinstance(error, json.JSONDecodeError)
+        why = f"not JSON from column {error.colno} on" if malformed else error
+        raise RecordingError(f"{path}, line {number}: {why}", remedy) from error
     yield observation
 
 
