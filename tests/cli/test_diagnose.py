@@ -26,7 +26,7 @@ what to do:
   - run no more requests at once than there are blocks
       --max-num-seqs 600
 
-what the log says of the engine:
+facts about the engine from the log:
   engine                  V1
   max_model_len           118000
   model                   org/m

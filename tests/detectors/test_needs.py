@@ -130,7 +130,7 @@ def whole(steps, **without):
         ({"waiting": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
         ({"request_success": None}, "engine_down", PARTLY, "looks crashed"),
         ({"prompt_tokens": None}, "engine_down", PARTLY, "may look crashed"),
-        ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "a hang cannot be told from work"),
+        ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "a hang and work look alike"),
         ({"running": None}, "engine_stalled", BLIND, "no number of running requests"),
         ({"waiting": None}, "overload", BLIND, "the queue is not seen"),
         ({"request_success": None}, "overload", BLIND, "no counter of finished requests"),

@@ -61,7 +61,7 @@ class Paused:
 
     actor: str
     reason: str
-    until_timestamp_seconds: float | None = None  # None: until somebody resumes
+    until_timestamp_seconds: float | None = None  # None: until resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class _Ring:
         self._numbers = array("q", data[:size])
         self._up, self._down = array("d", data[size : 2 * size]), array("d", data[2 * size :])
         if not all(math.isfinite(s) and s >= 0 for s in (*self._up, *self._down)):
-            raise ValueError("it holds what is no time")
+            raise ValueError("it contains an invalid time")
 
 
 class Uptime:

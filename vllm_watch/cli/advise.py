@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
     parser.add_argument(
         "--engine-log", metavar="FILE",
-        help="only say what the log of an engine's start tells of its attention kernels (-: standard input)",
+        help="only check the attention kernels in the log of an engine's start (-: standard input)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-gib",
         metavar="X",
         type=float,
-        help="memory per GPU; a catalogue's size of a named card is corrected to what CUDA offers",
+        help="memory per GPU; a named card's catalogue size is reduced to CUDA's usable memory",
     )
     parser.add_argument(
         "--gpus",

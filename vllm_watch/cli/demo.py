@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to serve (default {DEFAULT_LISTEN})",
     )
     add(
-        "--scenario", metavar="NAME", default="demo", help="which story is told; 'list' prints them"
+        "--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them"
     )
     add(
         "--speed",

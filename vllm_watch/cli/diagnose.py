@@ -86,6 +86,6 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
             if fix.command is not None:
                 said.append(f"      {fix.command}")
     if diagnosis.facts:
-        said += ["", "what the log says of the engine:"]
+        said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
     return said

@@ -125,7 +125,7 @@ async def _observed(target: TargetConfig, config: Config) -> tuple[float | None,
         return None, Finding(ok=False, text=text, remedy="rehearse it while the server runs")
     started = observation.reading.server.process_start_time
     if started is None:
-        text = f"{target.url} answers, but does not say when it started: fewer mistakes are noticed"
+        text = f"{target.url} answers, but without its start time: fewer mistakes are noticed"
         return None, Finding(ok=True, text=text)
     since = datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")

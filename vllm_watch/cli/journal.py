@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("action", nargs="?", choices=("accept-loss",),
-        help="go on without what was lost: restarts are possible again")  # fmt: skip
+        help="continue without the lost entries: restarts are possible again")  # fmt: skip
     add("--reason", metavar="TEXT", default="", help="why it is accepted; it stands in the journal")
     add("--json", action="store_true", help="one JSON object an entry")
     add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,

@@ -1,4 +1,4 @@
-"""`vllm-watch pause`: no restarts at all, for a while or until somebody resumes."""
+"""`vllm-watch pause`: no restarts at all, for a while or until resumed."""
 
 import argparse
 

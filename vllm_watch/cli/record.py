@@ -1,4 +1,4 @@
-"""`vllm-watch record`: write what a server says into a trace file."""
+"""`vllm-watch record`: record a server's answers to a trace file."""
 
 import argparse
 from pathlib import Path

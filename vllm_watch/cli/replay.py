@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
-    add("--json", action="store_true", help="print incidents as JSON lines, nothing else")
+    add("--json", action="store_true", help="print only incidents, as JSON lines")
     add("--state", action="store_true", help="print the state at the end, always as JSON")
     group = parser.add_argument_group("what a Prometheus has stored")
     add = group.add_argument

@@ -1,4 +1,4 @@
-"""`vllm-watch resume`: end a pause, and let what did not help be tried again."""
+"""`vllm-watch resume`: end a pause, and allow restarts again after one that did not help."""
 
 import argparse
 

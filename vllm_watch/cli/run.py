@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state-dir",
         type=Path,
         metavar="DIR",
-        help="where incidents, what was learnt and recordings are kept (default: in memory)",
+        help="folder for incidents, learnt baselines and recordings (default: in memory)",
     )
     parser.add_argument(
         "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--engine-log", type=Path, metavar="FILE",
-        help="the file that the only target's output is written to; told with its incidents",
+        help="log file of the only target; its errors are shown with its incidents",
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def health_failing(failed_looks: int) -> Verdict:
         kind=KIND,
         cause="health_failing",
         severity="ticket",
-        summary=f"/health says 503 while it serves: {evidence.text}",
+        summary=f"/health returns 503 while it serves: {evidence.text}",
         evidence_for=(evidence, Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)),
     )
 

@@ -69,7 +69,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
     """Report silent workers without requests in the last statistics as harmless."""
     text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
-    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
+    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line is harmless", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
@@ -88,7 +88,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
         root_cause_line=line[1],
         line_number=line[0],
         explanation=text,
-        fixes=(Fix("get the whole log: the line that says why is missing"),),
+        fixes=(Fix("get the whole log: the line with the reason is missing"),),
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=True,
@@ -229,7 +229,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if harmless is not None:
         number, line = harmless
         text = "It went on after this line." if life.lived_with else "There are only warnings."
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line is harmless", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
     elif ready:

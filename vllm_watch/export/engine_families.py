@@ -77,7 +77,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("kv_cache_usage_ratio", "Share of the KV cache's blocks in use, 0 to 1.",
            "Absent while the engine cannot be read, and for models without a KV cache."),
     _gauge("kv_cache_capacity_tokens", "Tokens that the KV cache of this engine can hold.",
-           "Absent before vLLM 0.3.3 and on V1 0.8, which do not say how many blocks there are."),
+           "Absent before vLLM 0.3.3 and on V1 0.8, which do not export the number of blocks."),
     _gauge("kv_cache_free_tokens", "Tokens for which the KV cache has room now.",
            "Absent where the capacity is unknown."),
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full at its slope {_WINDOW}.",
@@ -85,7 +85,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "sleeping", kind="gauge", scope="engine",
         help="1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
-        absent="Absent where vLLM does not say: before 0.11.1 without /is_sleeping.",
+        absent="Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.",
         value=flag("sleeping"),
     ),
     _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",

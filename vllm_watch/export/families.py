@@ -71,8 +71,8 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
     """Labels and absence that most of its families share stand once, at its head."""
     labels = _usual([family.all_labels for family in families])
     absent = _usual([family.absent for family in families])
-    usual = f"Labels, unless told: {_quoted(labels)}. " if labels else ""
-    usual += f"Unless told otherwise: {absent[0].lower()}{absent[1:]}" if absent else ""
+    usual = f"Labels, unless noted: {_quoted(labels)}. " if labels else ""
+    usual += f"Unless noted otherwise: {absent[0].lower()}{absent[1:]}" if absent else ""
     rows = [_row(family, labels or (), absent or "") for family in families]
     return "".join([f"\n## {title}\n\n", f"{usual.strip()}\n\n" if usual else "", *rows])
 

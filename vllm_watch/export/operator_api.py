@@ -46,7 +46,7 @@ class Operators(Protocol):
         """No restart for this incident, for so long."""
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """No restarts at all, for so long or until somebody resumes."""
+        """No restarts at all, for so long or until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
         """Ends a pause and closes every breaker."""

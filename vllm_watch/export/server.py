@@ -179,7 +179,7 @@ class Server:
 BACKLOG = 512  # connections that wait to be taken; the kernel refuses those beyond
 
 _REMEDIES = {
-    errno.EADDRINUSE: "Stop what listens there, or choose another with --listen HOST:PORT",
+    errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",
     errno.EACCES: "Choose a port of 1024 or above with --listen HOST:PORT",
 }
 _OTHERWISE = "Give an address of this machine with --listen HOST:PORT"

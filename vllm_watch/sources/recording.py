@@ -200,7 +200,7 @@ class Writer:
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
         except OSError as error:
-            remedy = "make room, or give a smaller bound; what was recorded so far can be replayed"
+            remedy = "make room, or give a smaller bound; the recording so far can be replayed"
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class Writer:
             with self._file:
                 self._append(self._deflate.flush(zlib.Z_FINISH))
         except OSError as error:
-            remedy = "make room; what was recorded so far can be replayed"
+            remedy = "make room; the recording so far can be replayed"
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def _append(self, data: bytes) -> None:

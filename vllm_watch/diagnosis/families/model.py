@@ -238,7 +238,7 @@ FAILURES = (
         slug=LORA,
         sentence="the LoRA adapter does not fit the server's settings or the model",
         why="",
-        cures=(cure("see what the adapter targets", "cat adapter_config.json"),),
+        cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
         deterministic=True,
         variants=(
             Variant(
@@ -279,7 +279,7 @@ FAILURES = (
     Failure(
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
-        why="A length, RoPE entry or shape is not what the others imply.",
+        why="A length, RoPE entry or shape contradicts the others.",
         cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
         deterministic=True,
         variants=(
@@ -314,7 +314,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="a setting was refused; the message says which, and why",
-                cures=(cure("see what the flag takes", "vllm serve --help=all"),),
+                cures=(cure("see the flag's values", "vllm serve --help=all"),),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
@@ -337,7 +337,7 @@ FAILURES = (
         why="argparse ends the process, and each start ends in the same way.",
         cures=(
             cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
-            cure("see what the flag takes", "vllm serve --help=all"),
+            cure("see the flag's values", "vllm serve --help=all"),
         ),
         deterministic=True,
     ),

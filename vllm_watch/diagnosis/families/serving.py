@@ -92,7 +92,7 @@ FAILURES = (
     Failure(
         slug=BUG,
         sentence="an assertion failed in the code; its text names the condition, not the cause",
-        why="That is a bug, or two settings that nobody tried together.",
+        why="That is a bug, or two settings that do not work together.",
         cures=(cure("search vLLM's issues for the assertion and its file"),),
         deterministic=False,
         variants=(
@@ -141,7 +141,7 @@ FAILURES = (
     ),
     Failure(
         slug=DEAD,
-        sentence="the engine died; this log does not show of what",
+        sentence="the engine died; this log does not show why",
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(

@@ -281,7 +281,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"corrupted compilation artifact|torch_compile_cache"),
-                sentence="what an earlier start compiled cannot be read",
+                sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
             ),
@@ -300,7 +300,7 @@ FAILURES = (
         cures=(
             cure("see which", "df -h / /tmp /dev/shm ~/.cache; df -i ~/.cache"),
             cure("put Hugging Face's cache where there is room", "HF_HOME=/data/huggingface", when(seen=r"huggingface|hub/|snapshot|safetensors|download|hf_|xet")),
-            cure("put what is compiled where there is room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
+            cure("put compiled files on a disk with room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
         deterministic=True,

@@ -37,7 +37,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     }
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
     if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
-        cause = f"--from-log: {log} does not say what the weights and the KV cache took"
+        cause = f"--from-log: {log} does not state the memory of the weights and the KV cache"
         raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
     named = model or facts.get("model")
     if not isinstance(named, str):
@@ -56,7 +56,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
     beyond = int(plan.kv_bytes - kv_gib * GIB)
     if abs(beyond) > BEYOND_GIB_MAX * GIB:
-        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off what its flags give on this GPU"
+        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off the size from its flags on this GPU"
         raise WatchError(cause, "give a log of a start on this kind of GPU")
     return replace(machine, beyond_bytes=beyond, beyond_source=f"the start of {Path(named).name} in {log.name}")  # fmt: skip
 

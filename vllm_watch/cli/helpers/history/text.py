@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """What this history cannot show, and so what nobody may take for well."""
+    """Limits of this history, and so what nobody may take for well."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:
@@ -37,9 +37,9 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
             if slowest > _LIVE_SECONDS
             else ""
         )
-        lines.append(f"Scraped every {slowest:g} s: what lasted less than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
+        lines.append(f"Scraped every {slowest:g} s: events shorter than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
     lines.append("Why a scrape failed is not stored: one that failed at once is taken for refused, one that took over 5 s for a hang.")  # fmt: skip
-    lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that looks idle and answers nobody are not seen.")  # fmt: skip
+    lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that seems idle and does not answer are not seen.")  # fmt: skip
     empty = [each.target.name for each in judged if not each.looks]
     if empty:
         lines.append(f"No samples in that time of {', '.join(empty[:5])}{' …' if len(empty) > 5 else ''}.")  # fmt: skip # noqa: PLR2004
