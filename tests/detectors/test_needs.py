@@ -119,7 +119,7 @@ def whole(steps, **without):
          "no process_open_fds and no canary so far: a hang of an engine whose gauges read idle is not detected"),
         ({"canary": None}, "engine_stalled", PARTLY, "set `canary.enabled: true`"),
         ({"gpus": None}, "engine_stalled", PARTLY, "no view of the GPUs"),
-        ({"gpus": ()}, "throughput_collapse", PARTLY, "heat and a neighbour on the GPU"),
+        ({"gpus": ()}, "throughput_collapse", PARTLY, "heat, a neighbour on the GPU"),
         ({"counted": False}, "throughput_collapse", PARTLY, "vLLM counts them from 0.6.4 on"),
         ({"counted": False, "inter_token_latency": None}, "throughput_collapse", BLIND, "the time of a step"),
         ({}, "throughput_collapse", SEES, ""),

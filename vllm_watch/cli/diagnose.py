@@ -14,7 +14,7 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
+Reads a log of vLLM, of its start or of its end, and shows the failure, the line that shows it, the cause, and what
 to do. The log may come from a file (gzip too) or from standard input, with the prefixes of journalctl,
 kubectl, docker and Ray, colours, several workers interleaved, and of any size.
 

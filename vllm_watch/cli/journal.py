@@ -22,13 +22,13 @@ from vllm_watch.state.journal import Entry, Journal, Told
 from vllm_watch.support.visible import visible
 
 HELP = """\
-Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
+Shows the journal: every attempt to restart a server and how it ended; every request of a person and its
 decided; every reload; every step that was taken to end a process (gpus --reclaim). Each with who wanted it,
-from where, why, and what came of it. Oldest first.
+from where, why, and its result. Oldest first.
 
-Where something of it was lost (files that were cut, removed or damaged), it says so, and nothing is restarted
-until a person has looked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
-tells its last 2,000 entries.
+Where something of it was lost (files that were cut, removed or damaged), it reports that, and nothing is restarted
+until a person has checked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
+returns its last 2,000 entries.
 
 examples:
   vllm-watch journal --since 2h

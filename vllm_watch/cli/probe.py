@@ -21,13 +21,13 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 
 HELP = f"""\
-Says whether the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,
+Checks that the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,
 never of an engine. It needs neither a password nor a certificate, whatever the web configuration asks for.
 
 examples:
   vllm-watch probe                                        # on port 9470, with or without TLS
   vllm-watch probe --url https://127.0.0.1:9471           # there, with TLS
-  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   # the same without an argument, as a container is told it
+  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   # the same without an argument, as in a container
 
 exit status: 0 it answers, 1 it does not
 """

@@ -21,7 +21,7 @@ from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
-without any target it finds the vLLM servers of this host, by their processes and sockets, says which, and
+without any target it finds the vLLM servers of this host, by their processes and sockets, names them, and
 follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
 
 examples:

@@ -10,8 +10,8 @@ KIND = "engine_down"
 NEEDS = Needs(
     sharpens=(
         Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
-        Need(("running", "waiting"), "a crash under load looks like the end of an idle server, and pages late"),
-        Need(("finished",), "a server that was emptied before it was stopped looks crashed"),
+        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, and pages late"),
+        Need(("finished",), "a server that was drained before it was stopped seems crashed"),
         Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
     ),
 )  # fmt: skip

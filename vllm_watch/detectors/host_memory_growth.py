@@ -34,7 +34,7 @@ NEEDS = Needs(
     sharpens=(
         Need(("process_start",), "memory that a young server fills may be called a leak"),
         Need(("open_fds",), "memory of many connections counts as growth"),
-        Need(("media_cache",), "a filling cache of images looks like a leak"),
+        Need(("media_cache",), "a filling cache of images resembles a leak"),
     ),
 )  # fmt: skip
 

@@ -80,7 +80,7 @@ def _says_why(root: Finding) -> bool:
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     """Report a traceback through CUDA graph capture without its end: usually memory."""
-    text = "A traceback goes through the capture of CUDA graphs, and its last line, which says why, is missing; most often it is an out-of-memory error."  # fmt: skip
+    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing; most often it is an out-of-memory error."  # fmt: skip
     return Diagnosis(
         failure=memory.CAPTURE,
         confidence=_CUT_OFF_CONFIDENCE,
@@ -246,7 +246,7 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
             return None
         lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
         since = f"since {found.since}" if found.since else "since this line"
-        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt looks the same)"  # fmt: skip
+        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt appears the same)"  # fmt: skip
         return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.")  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:

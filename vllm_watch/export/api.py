@@ -194,9 +194,7 @@ def _on_this_host(request: web.Request) -> str | None:
 
 
 def _no_target(name: str) -> web.Response:
-    return refusal(
-        404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets"
-    )
+    return refusal(404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets")
 
 
 def _number(text: str, most: float) -> float | None:

@@ -25,7 +25,7 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
     """A latency's quantiles: a summary without sum and count, which would be over another time."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
-        help=f"{what}, in seconds: the quantiles of what was observed within the signal window.",
+        help=f"{what}, in seconds: quantiles over the signal window.",
         absent=f"Absent when nothing was observed in the window. {lacks}",
         series=quantiles(attribute),
     )  # fmt: skip
@@ -59,7 +59,7 @@ _unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
 ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
-        help=f"What the engine is doing: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
+        help=f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
         absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
         series=_state, few=True,
     ),
@@ -107,7 +107,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent on vLLM V0 before 0.6.4, and without iteration_tokens_total."),
     _gauge("tokens_per_step", f"Mean tokens per step {_WINDOW}: how well steps are filled.", _NO_STEPS),
     _gauge("step_time_seconds", f"Mean seconds per step {_WINDOW}.", _NO_STEPS),
-    _gauge("throughput_ratio", "What the engine does now ÷ what it did when fresh at equal load; 1 = unchanged.",
+    _gauge("throughput_ratio", "The engine's throughput now ÷ when fresh, at equal load; 1 = unchanged.",
            "Absent for the first minute or two of work, while idle, and while the engine cannot be read."),
     _gauge("cpu_wait_ratio",
            f"Share of the time in which the engine's most hindered thread was ready and had no CPU, {_WINDOW}.",

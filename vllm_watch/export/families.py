@@ -23,11 +23,11 @@ FAMILIES: tuple[Family, ...] = (
 _HEAD = """\
 # Metrics
 
-What `/metrics` of vllm-watch has. This page is made from the code
+The metrics of vllm-watch's `/metrics`. This page is made from the code
 (`python -m vllm_watch.export.families --markdown > docs/metrics.md`); a test fails when it is stale.
 
 - All values are in base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts.
-- **What is unknown is absent, never 0.** A query that must tell the two apart uses `absent()` or `unless`.
+- **Unknown values are absent, never 0.** A query that must distinguish the two uses `absent()` or `unless`.
 - Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: no `rate()` around a `_per_second`.
 - A scrape never makes the watcher ask anything. How old a result is: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
@@ -44,13 +44,13 @@ What `/metrics` of vllm-watch has. This page is made from the code
 sums, everything else as gauges. The three latency histograms are pushed as `gen_ai.server.request.duration`,
 `gen_ai.server.time_to_first_token` and `gen_ai.server.time_per_output_token` as well. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
 
-Below, what is not called otherwise is a gauge. Absent is what this vLLM, driver or GPU does not tell, what is not configured, and what was not seen
+Below, a metric is a gauge unless noted. A value is absent if this vLLM, driver or GPU does not report it, if it is not configured, or not seen
 yet; any other reason stands with the metric.
 """
 _Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
 _PLAIN = re.compile(
-    r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
+    r"Absent (before (the|vLLM)|(?:where|if) (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
     r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
 )
 """What the head of the page says of all: what is not told, configured or seen yet is absent."""

@@ -10,7 +10,9 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
 _PREFIX = "vllm_watch_gpu_"
-_SENSOR = "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
+_SENSOR = (
+    "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
+)
 HOLDERS_MAX = 20  # by contract: named per GPU; the rest are summed
 
 # NVML's clock event reasons, so that one that does not hold is 0 and not merely missing.

@@ -61,7 +61,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "info", kind="info", scope="target",
         labels=("url", "group", "namespace", "pod", "node", "address", "model_name"),
-        help="Identity of the target; `group` is what outlives a pod (Deployment, StatefulSet, …); "
+        help="Identity of the target; `group` is the pod's owner (Deployment, StatefulSet, …); "
              "`address` is host:port, as in `instance` of a Prometheus that scrapes it.",
         absent="A label that does not apply is empty; `model_name` until the first scrape.", series=_identity,
     ),
@@ -121,7 +121,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
+        help="1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
              "/api/v1/status and the page name the missing signal and the fix.",
         absent="Absent until enough scrapes have shown the target's exports.", series=partial(_sight, "blind"), few=True,
     ),

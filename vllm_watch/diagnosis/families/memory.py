@@ -73,7 +73,7 @@ _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the p
 _NOT_OUT = Variant(
     when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
-    why="The message itself says that much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
+    why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
     cures=(cure("read the error before it: the allocator's first error has more detail"), *_LOOK),
     deterministic=False,
 )  # fmt: skip

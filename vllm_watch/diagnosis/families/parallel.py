@@ -114,7 +114,7 @@ FAILURES = (
             Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
-                why="The code (EI…, EJ…, ERR…) says which call; the line after it often has HCCL's own cause and solution.",
+                why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
                 cures=(
                     cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"),
                     cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"),

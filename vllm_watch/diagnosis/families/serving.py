@@ -128,7 +128,7 @@ FAILURES = (
             Variant(
                 when=when(serving=False),
                 sentence="the start never came up",
-                why="Nothing but waiting is logged after this line; a download or a slow disk looks the same. A restart with nothing changed most likely stops at the same point.",
+                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed most likely stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),

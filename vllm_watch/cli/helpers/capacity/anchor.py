@@ -49,7 +49,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     flags = _flags(facts)
     total_gib = facts.get("gpu_memory_total_gib")
     if isinstance(total_gib, float):  # it says itself what CUDA offers there
-        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB as {log.name} says")  # fmt: skip
+        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB by {log.name}")  # fmt: skip
     started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
     if not isinstance(kv_gib, float):  # before 0.6.4 the log says blocks alone

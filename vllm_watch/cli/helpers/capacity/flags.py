@@ -29,7 +29,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Declare them; what is left out takes the value that this release of vLLM would."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
-        (("--max-model-len",), "N", _tokens, "longest context, also as 32k or 1M; auto: the longest that fits"),
+        (
+            ("--max-model-len",),
+            "N",
+            _tokens,
+            "longest context, also as 32k or 1M; auto: the longest that fits",
+        ),
         (("--gpu-memory-utilization",), "X", float, "share of the GPU that vLLM may fill"),
         (("--tensor-parallel-size", "-tp"), "N", int, "ranks that share each layer"),
         (("--pipeline-parallel-size", "-pp"), "N", int, "stages that share the layers"),

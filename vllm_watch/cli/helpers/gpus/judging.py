@@ -127,7 +127,8 @@ def _gpus(reading: GpuReading) -> tuple[GpuSample, ...]:
     gpus = trace_gpus.known(reading)
     if gpus is None:
         raise WatchError(
-            f"the GPUs cannot be read: {reading.text}", "see docs/gpu.md for the meaning of each state"
+            f"the GPUs cannot be read: {reading.text}",
+            "see docs/gpu.md for the meaning of each state",
         )
     return gpus
 

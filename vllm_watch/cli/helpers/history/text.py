@@ -33,7 +33,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
     if intervals:
         slowest = intervals[-1]
         later = (
-            f", and a stall or collapse is told about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
+            f", and a stall or collapse is reported about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
             if slowest > _LIVE_SECONDS
             else ""
         )
