@@ -128,7 +128,7 @@ def whole(steps, **without):
         ({"kv": None}, "throughput_collapse", BLIND, "long contexts look like slow steps"),
         ({"prompt_tokens": None}, "throughput_collapse", BLIND, "long prompts look like slow steps"),
         ({"waiting": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
-        ({"request_success": None}, "engine_down", PARTLY, "looks crashed"),
+        ({"request_success": None}, "engine_down", PARTLY, "seems crashed"),
         ({"prompt_tokens": None}, "engine_down", PARTLY, "may look crashed"),
         ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "a hang and work look alike"),
         ({"running": None}, "engine_stalled", BLIND, "no number of running requests"),

@@ -74,8 +74,9 @@ def _parsed(
         remedy = "take this line out to read the others"
         if number == 1:
             remedy = "give a file that `vllm-watch record` wrote; a log of vLLM: vllm-watch diagnose FILE"
-        malformed = isinstance(error, json.JSONDecodeError)
-        why = f"not JSON from column {error.colno} on" if malformed else error
+        why = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            why = f"not JSON from column {error.colno} on"
         raise RecordingError(f"{path}, line {number}: {why}", remedy) from error
     yield observation
 

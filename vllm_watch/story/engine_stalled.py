@@ -7,7 +7,7 @@ STORY = Story(
     says="is stalled",
     about="The engine has work and makes no progress, while /health answers 200.",
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
-    first_step="Take it out of the load balancer by hand (/health returns 200) and dump the engine core's stack "
+    first_step="Take it out of the load balancer by hand (/health is 200) and dump the engine core's stack "
     f"(py-spy dump --pid {CORE_PID}){IF_ADVISED}",
     restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
