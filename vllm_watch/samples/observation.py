@@ -16,7 +16,7 @@ OUTCOMES = (
 nothing about the server."""
 
 
-SCALING = "HTTP 503: vLLM says that it is scaling"
+SCALING = "HTTP 503: vLLM reports that it is scaling"
 """Error of a call that vLLM rejected: while it changes its number of data-parallel ranks (elastic expert parallelism),
 every path responds like this, `/health` too."""
 

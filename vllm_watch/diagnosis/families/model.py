@@ -77,7 +77,7 @@ FAILURES = (
     ),
     Failure(
         slug=ABSENT,
-        sentence="the model's files are not where vLLM looks for them",
+        sentence="the model's files are not in the place that vLLM reads",
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
         cures=(
             cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
@@ -220,7 +220,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"has no attribute"),
-                sentence="the tokenizer does not have what this vLLM (or the model's own code) asks of it",
+                sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
                 why="Transformers and vLLM are of different times: an attribute was removed in one and is used in the other.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
@@ -238,7 +238,7 @@ FAILURES = (
         slug=LORA,
         sentence="the LoRA adapter does not fit the server's settings or the model",
         why="",
-        cures=(cure("see what the adapter targets", "cat adapter_config.json"),),
+        cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
         deterministic=True,
         variants=(
             Variant(
@@ -264,7 +264,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|Loading lora \S+ failed|adapter_config\.json"),
-                sentence="the adapter is not where vLLM looks for it",
+                sentence="the adapter is not in the place that vLLM reads",
                 cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
@@ -279,7 +279,7 @@ FAILURES = (
     Failure(
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
-        why="A length, RoPE entry or shape is not what the others imply.",
+        why="A length, RoPE entry or shape contradicts the others.",
         cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
         deterministic=True,
         variants=(
@@ -295,7 +295,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
-                sentence="the RoPE entry of the model's config.json is not what the installed Transformers and vLLM read",
+                sentence="the installed Transformers and vLLM cannot read the RoPE entry of the model's config.json",
                 why="Its form changed (type became rope_type, rope_scaling became rope_parameters).",
                 cures=(cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for", "python -m pip check"),),
             ),
@@ -308,13 +308,13 @@ FAILURES = (
             Variant(
                 when=when(r"No model architectures are specified|Value error, Expecting value: line"),
                 sentence="the model's config.json is empty, not JSON, or names no architecture",
-                why="Either a flag's JSON or a file of the model is not what vLLM reads; Git LFS pointers and folders of other formats look so.",
-                cures=(cure("see what it holds", "head -c 300 /path/to/model/config.json"),),
+                why="Either a flag's JSON or a file of the model is not in a format that vLLM reads; Git LFS pointers and folders of other formats look so.",
+                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"),),
             ),
             Variant(
                 when=when(r"Value error, |validation error"),
-                sentence="a setting was refused; the message says which, and why",
-                cures=(cure("see what the flag takes", "vllm serve --help=all"),),
+                sentence="a setting was refused; the message names it, and why",
+                cures=(cure("see the flag's values", "vllm serve --help=all"),),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
@@ -337,7 +337,7 @@ FAILURES = (
         why="argparse ends the process, and each start ends in the same way.",
         cures=(
             cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
-            cure("see what the flag takes", "vllm serve --help=all"),
+            cure("see the flag's values", "vllm serve --help=all"),
         ),
         deterministic=True,
     ),

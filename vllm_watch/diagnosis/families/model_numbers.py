@@ -26,7 +26,7 @@ def lora(text: str, facts: Facts) -> Told:
     wanted = int(found[1])
     enough = next((each for each in _RANKS if each >= wanted), None)
     if enough is None:
-        return Told(f"Rank {wanted} is above what vLLM takes ({_RANKS[-1]}).")
+        return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).")
     return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
 
 

@@ -92,7 +92,7 @@ FAILURES = (
     Failure(
         slug=BUG,
         sentence="an assertion failed in the code; its text names the condition, not the cause",
-        why="That is a bug, or two settings that nobody tried together.",
+        why="That is a bug, or two settings that do not work together.",
         cures=(cure("search vLLM's issues for the assertion and its file"),),
         deterministic=False,
         variants=(
@@ -128,7 +128,7 @@ FAILURES = (
             Variant(
                 when=when(serving=False),
                 sentence="the start never came up",
-                why="Nothing but waiting is logged after this line; a download or a slow disk looks the same. A restart with nothing changed most likely stops at the same point.",
+                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed most likely stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
@@ -141,7 +141,7 @@ FAILURES = (
     ),
     Failure(
         slug=DEAD,
-        sentence="the engine died; this log does not show of what",
+        sentence="the engine died; this log does not show why",
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(

@@ -68,8 +68,8 @@ _SWITCHES = (
     cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=_DEEP_GEMM)),
 )  # fmt: skip
 _CACHES = (
-    cure("after the toolchain is right, what it built before lies in ~/.cache/flashinfer (deleting that alone does not help)", None, when(seen=r"\.cache/flashinfer|cached_ops")),
-    cure("after the toolchain is right, what it built before lies in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
+    cure("after the toolchain is right, its earlier builds lie in ~/.cache/flashinfer (deleting that alone does not help)", None, when(seen=r"\.cache/flashinfer|cached_ops")),
+    cure("after the toolchain is right, its earlier builds lie in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
 )  # fmt: skip
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
@@ -140,7 +140,7 @@ FAILURES = (
     Failure(
         slug=ATTENTION,
         sentence="the attention backend does not work on this GPU or for this model",
-        why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message says which.",
+        why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message names it.",
         cures=(
             cure("let vLLM choose: leave out --attention-backend and VLLM_ATTENTION_BACKEND", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
@@ -206,7 +206,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),
-                sentence="an installed package does not have what its user imports: it is of another version, often a newer one",
+                sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
                 why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
             ),
@@ -281,14 +281,14 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"corrupted compilation artifact|torch_compile_cache"),
-                sentence="what an earlier start compiled cannot be read",
+                sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
             ),
             Variant(
                 when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),
                 sentence="a library's kernel could not be compiled at run time (JIT)",
-                why="FlashInfer and DeepGEMM compile with the nvcc that they find; the compiler's own first error says why.",
+                why="FlashInfer and DeepGEMM compile with the nvcc that they find; the compiler's own first error has the reason.",
                 cures=(cure("read the compiler's own lines: the first `error` in its output"), cure("see which compiler is found", "which -a nvcc; nvcc --version; echo $CUDA_HOME"), *_SWITCHES, *_CACHES),
             ),
         ),
@@ -300,7 +300,7 @@ FAILURES = (
         cures=(
             cure("see which", "df -h / /tmp /dev/shm ~/.cache; df -i ~/.cache"),
             cure("put Hugging Face's cache where there is room", "HF_HOME=/data/huggingface", when(seen=r"huggingface|hub/|snapshot|safetensors|download|hf_|xet")),
-            cure("put what is compiled where there is room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
+            cure("put compiled files on a disk with room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
         deterministic=True,
