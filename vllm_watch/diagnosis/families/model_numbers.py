@@ -47,7 +47,9 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
-    if not flags or words[0][0] != "-":  # what follows belongs to it: flags are read from the first that is unknown
+    if (
+        not flags or words[0][0] != "-"
+    ):  # what follows belongs to it: flags are read from the first that is unknown
         positional = " ".join(words[:3])
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
@@ -76,6 +78,8 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if version is not None or all(map(known.within, releases)):
         return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
     first = ".".join(map(str, known.spans[0][0]))
-    if len(known.spans) == 1 and known.within(releases[-1]):  # this release is older, or the flag is not read as one
+    if len(known.spans) == 1 and known.within(
+        releases[-1]
+    ):  # this release is older, or the flag is not read as one
         return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
