@@ -195,9 +195,9 @@ def _start_stalled(life: Life) -> Diagnosis | None:
     return _silent(life, parallel.SHM, last, said, shown=stalls[0])
 
 
-def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None) -> Diagnosis:  # fmt: skip
+def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None, *, serves: bool = False) -> Diagnosis:  # fmt: skip
     failure = FAILURES[serving.HANG]
-    serves = life.ready or life.serving
+    serves = serves or life.ready or life.serving
     evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     sentence = failure.sentence if variant is None else f"{variant.sentence}: {phases.IN_WORDS[life.phase]}"  # fmt: skip
@@ -247,7 +247,7 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
         lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
         since = f"since {found.since}" if found.since else "since this line"
         silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt appears the same)"  # fmt: skip
-        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.")  # fmt: skip
+        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.", serves=True)  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:
         return None

@@ -34,6 +34,8 @@ RULES = (
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
+    rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
+    rule(OOM, "NV_ERR_NO_MEMORY", rank=Rank.GENERAL, quiet=True),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
     rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),

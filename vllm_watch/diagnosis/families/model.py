@@ -6,6 +6,7 @@ And the flags that vLLM does not take. Sources: vllm/config, vllm/lora, vllm/tra
 """
 
 from vllm_watch.diagnosis.families import model_numbers
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 GATED = "hf_gated_or_auth"
@@ -50,14 +51,16 @@ RULES = (
     rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section)'|'rope_scaling'"),
     rule(CONFIG, "KeyError: 'type'", "KeyError: 'factor'", "KeyError: \"type\"", rank=Rank.GENERAL),
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
-    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL),
+    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
+    rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL, needs=when(serving=True)),
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
+    rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
     rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
-    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument .{0,80}: (?:invalid|expected|not allowed|ignored|conflicting)|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
+    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
 _NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic)"

@@ -34,6 +34,7 @@ RULES = (
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", rank=Rank.GENERAL),
+    rule(NCCL, "custom_all_reduce.cuh", pattern=r"Cuda error \S{0,200}custom_all_reduce\.cuh:\d+"),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", "Connection closed by peer", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}EADDRINUSE)|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined|gloo.{0,800}Connection closed by peer", rank=Rank.GENERAL),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
@@ -111,6 +112,12 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"custom_all_reduce"),
+                sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
+                why="NCCL may work all the same: it has other ways.",
+                cures=(cure("let NCCL do it", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
+            ),
             Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
