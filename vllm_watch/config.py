@@ -155,7 +155,7 @@ class Config(Sections):
             found.append(Problem(("signals", "window_seconds"), cause, remedy))
         several = len(self.targets) > 1 or self.discovery.any
         if self.engine_log is not None and several:
-            cause = "it does not name the target"
+            cause = "one log file for several targets"
             remedy = "set engine_log in each entry of targets instead"
             found.append(Problem(("engine_log",), cause, remedy))
         found += self._restart_problems()

@@ -162,12 +162,10 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
 
 
 def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
-    beside = (
-        f"leave {left / GIB:.2f} of" if left > 0 else "do not fit beside what else it needs into"
-    )
+    beside = f"leave {left / GIB:.2f} of" if left > 0 else "do not fit beside its other memory into"
     return WatchError(
-        f"{model.model_type or 'this model'} keeps its tokens compressed ({model.unread_cache}), and what vLLM makes of that is not "
-        f"known here: how many tokens fit cannot be said. Weights of {weights / GIB:.2f} GiB per GPU {beside} the {budget / GIB:.2f} GiB that vLLM may take",
+        f"{model.model_type or 'this model'} keeps its tokens compressed ({model.unread_cache}), and its effect in vLLM is not "
+        f"known here: how many tokens fit is unknown. Weights of {weights / GIB:.2f} GiB per GPU {beside} the {budget / GIB:.2f} GiB that vLLM may take",
         "start it once: vLLM prints 'GPU KV cache size' and 'Maximum concurrency'",
     )  # fmt: skip
 

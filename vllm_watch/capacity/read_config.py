@@ -252,7 +252,7 @@ def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
 def _size_notes(text: Config) -> Iterator[str]:
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
-            yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
+            yield f"the config has no {_KEYS[field][0]}: values that depend on it are guessed"
     for kind in unknown_kinds(text)[:3]:
         yield f"layers of type {shown(kind)} are taken as full attention"
 

@@ -203,7 +203,7 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
     blocks = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1
     size = blocks * plan.pool.bytes_per_block
     if size > flags.kv_cache_memory_bytes:
-        said = Suggestion("--kv-cache-memory-bytes", str(size), "what one request takes")
+        said = Suggestion("--kv-cache-memory-bytes", str(size), "the need of one request")
         yield said, replace(flags, kv_cache_memory_bytes=size)
 
 

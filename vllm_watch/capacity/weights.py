@@ -139,7 +139,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
     shrinks = quantization.smallest is not None
     how = f" as {quantization.name if shrinks else settings.dtype}"
     if not shrinks and quantization.name != "none":
-        how += f", since {quantization.name} does not say how small it makes them"
+        how += f", since {quantization.name} does not state how small it makes them"
     return (
         split + whole,
         f"{parameters.total / 1e9:.2f} billion parameters counted from the config{how}",

@@ -64,7 +64,7 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
     if needed is None:
         yield Finding("disk", UNKNOWN, f"{free}; only the hub knows the size of the download")  # fmt: skip
     elif needed > room.free_bytes:
-        yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see what fills the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
+        yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see the size of the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
     else:
         yield Finding("disk", OK, f"{needed / GIB:.1f} GiB are to be fetched, {free}")
 

@@ -32,7 +32,7 @@ def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
             found.exact,
         )
     if found.standing is Standing.UNSURE:
-        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it cannot be told", False  # fmt: skip
+        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
     guess = f"; --{found.nearest} is meant?" if found.nearest else ""
     sure = not facts.software.plugins and (found.exact or (not version and bool(guess)))
     plugin = ", unless a plugin that is installed brings it" if facts.software.plugins else ""

@@ -41,7 +41,9 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
         fixes.append(Fix("take a port that is free", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
     if listener.pid is not None:
         who = f"process {listener.pid} ({listener.command or 'name unknown'})"
-        fixes.append(Fix("end the process that has it, if nobody needs it", f"kill {listener.pid}"))
+        fixes.append(
+            Fix("end the process that has it, if it is not needed", f"kill {listener.pid}")
+        )
     text = f"port {listener.port} is taken: {who} listens on {_address(listener)}"
     if listener.command and "vllm" in listener.command:
         text += "; a second vLLM may start all the same and get every other request"

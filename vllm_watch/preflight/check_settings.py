@@ -25,7 +25,7 @@ def check_command(facts: Facts) -> Iterator[Finding]:
         yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
     elif software.vllm is None:
         where = (
-            "is not in PATH"
+            "is not on this host: install vLLM here, or run this where it is installed"
             if software.executable is None
             else f"is {software.executable}, and its packages are not in the usual place"
         )

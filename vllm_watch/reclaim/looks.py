@@ -72,7 +72,7 @@ class Looks:
         if gpus is None or (not gpus and reading.text):
             raise WatchError(
                 f"the GPUs cannot be read: {reading.text}",
-                "see docs/gpu.md for what each state means",
+                "see docs/gpu.md for the meaning of each state",
             )
         self.gpus = gpus
         at_s = time.monotonic()

@@ -207,5 +207,5 @@ def _not_found(error: str) -> Reply:
 def _paused(pause: Pause | None) -> str:
     if pause is None:
         return "not paused"
-    until = "until somebody resumes" if pause.until_t is None else f"until {clock(pause.until_t)}"
+    until = "until resumed" if pause.until_t is None else f"until {clock(pause.until_t)}"
     return f"paused by {pause.actor} {until}: {pause.reason}"

@@ -15,8 +15,8 @@ OUTCOMES = (
 """`watcher`: the watcher could not send the request, or did not run when the response came."""
 
 
-SCALING = "HTTP 503: vLLM says that it is scaling"
-"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this."""
+SCALING = "HTTP 503: vLLM reports that it is scaling"
+"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this, `/health` too."""
 
 
 @record

@@ -27,7 +27,7 @@ REMEDIES = {
     "restart.lock.ca_file": _LOCK,
     "restart.lock.certificate_file": _LOCK,
     "restart.lock.key_file": _LOCK,
-    "restart.freeze_calendar_file": "use restart.freezes, or let what fetched the file call vllm-watch pause",
+    "restart.freeze_calendar_file": "use restart.freezes, or let the program that fetched the file call vllm-watch pause",
     "notifications.jsonl": _JSONL,
     "hooks.signal": _SIGNAL,
     "hooks.gate.kill_dir": _KILL_DIR,

@@ -69,7 +69,10 @@ def _parsed(
         remedy = "take this line out to read the others"
         if number == 1:
             remedy = "give a file that `vllm-watch record` wrote; a log of vLLM: vllm-watch diagnose FILE"
-        raise RecordingError(f"{path}, line {number}: {error}", remedy) from error
+        why = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            why = f"not JSON from column {error.colno} on"
+        raise RecordingError(f"{path}, line {number}: {why}", remedy) from error
     yield observation
 
 
@@ -189,7 +192,7 @@ class Writer:
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
         except OSError as error:
-            remedy = "make room, or give a smaller bound; what was recorded so far can be replayed"
+            remedy = "make room, or give a smaller bound; the recording so far can be replayed"
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
@@ -200,7 +203,7 @@ class Writer:
             with self._file:
                 self._append(self._deflate.flush(zlib.Z_FINISH))
         except OSError as error:
-            remedy = "make room; what was recorded so far can be replayed"
+            remedy = "make room; the recording so far can be replayed"
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def _append(self, data: bytes) -> None:

@@ -104,7 +104,7 @@ class Hook:
                 },
             )  # fmt: skip
             if not answer.ok:
-                raise HookError(f"whether we may {what} is not said: {answer.said()}", REMEDY)
+                raise HookError(f"whether we may {what} is not stated: {answer.said()}", REMEDY)
             allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"
