@@ -53,7 +53,7 @@ class KubernetesError(WatchError):
 
 
 class Answer(NamedTuple):
-    """Including 4xx and 5xx."""
+    """The API server's response, including 4xx and 5xx."""
 
     status: int
     document: dict[str, Any]  # empty if not a JSON object

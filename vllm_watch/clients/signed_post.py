@@ -52,7 +52,7 @@ def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Clien
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Stripped. Raises WatchError, which names `key`."""
+    """Return the file's content, stripped. Raises WatchError, which names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:

@@ -84,7 +84,7 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        """If nothing is watched although this host was searched."""
+        """A message if nothing is watched although this host was searched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -159,7 +159,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """From targets named by files or pods, unless discovery.allow is set."""
+        """Withhold it from targets named by files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -207,12 +207,12 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """All if `allow` is empty."""
+    """Return those with an allowed host; all if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 
 def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
-    """Copies that never get our API key."""
+    """Return copies that never get our API key."""
     return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
 
 

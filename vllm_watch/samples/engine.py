@@ -9,7 +9,7 @@ Labelled = Mapping[str, float]
 
 @short_record
 class Histogram:
-    """Cumulative since the engine started."""
+    """A cumulative histogram since the engine started."""
 
     count: float
     sum: float | None

@@ -7,7 +7,7 @@ from vllm_watch.samples.process import ProcessSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One GPU in base units. `None` is unknown, never zero."""
+    """Memory, load, heat and faults of one GPU, in base units. `None` is unknown, never zero."""
 
     index: int
     uuid: str
@@ -36,9 +36,9 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """All GPUs of this host.
+    """One poll of all GPUs of this host.
 
-    `status`: "ok" (perhaps no GPU), "no_driver" (normal without GPUs), "hung" (no answer in time; `gpus` None), "error" (see `text`).
+    `status`: "ok" (perhaps no GPU), "no_driver" (normal without GPUs), "hung" (no answer in time; `gpus` is None), "error" (see `text`).
     """
 
     status: str

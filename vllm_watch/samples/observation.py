@@ -64,7 +64,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """If visible on this host."""
+    """The vLLM process, if visible on this host."""
 
     pid: int
     start_time: float | None = None  # Unix seconds

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSample:
-    """A process that holds GPU memory. `None` is unknown (e.g. another PID namespace's), never zero."""
+    """A process that holds GPU memory. `None` is unknown (e.g. hidden by a PID namespace), never zero."""
 
     pid: int  # NVML's: the host's, also inside a container
     used_bytes: int | None = None  # NVML hides it in some containers and under MIG

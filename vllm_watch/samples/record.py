@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Keyword-only fields."""
+    """Make a record with keyword-only fields."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 
 @dataclass_transform(frozen_default=True)
 def short_record(cls: type[T]) -> type[T]:
-    """Fields may be positional."""
+    """Make a record with fields that may be positional."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 

@@ -17,7 +17,7 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Reads each process once a poll."""
+    """Reads chains of parents, each process once a poll."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes

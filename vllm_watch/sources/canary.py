@@ -138,7 +138,7 @@ class CanarySource:
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]
     ) -> Asked | None:
-        """None: no such route."""
+        """Return None if the route does not exist."""
         body = json.dumps(_request(route, self._settings.model or model)).encode()
         url = self._target.url + route
         answer = await http.post(self._session, url, self._limits, headers, body)
@@ -166,7 +166,7 @@ def _request(route: str, model: str | None) -> dict[str, Any]:
 
 
 def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | None) -> Asked | None:
-    """None: no such route."""
+    """Return None if the route does not exist."""
     status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None

@@ -129,7 +129,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """For bodies read by prometheus_client; never matches lines."""
+    """The series of a body read by prometheus_client; never matches lines."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")

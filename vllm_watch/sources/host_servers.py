@@ -27,7 +27,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """`sure`: certainly vLLM's."""
+    """A server's URL and its command line's facts. `sure`: certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -70,7 +70,7 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """An engine core's parent; the first of several processes."""
+    """Of a server's processes the first; for an engine core, its parent."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()
@@ -114,7 +114,7 @@ def _kv_role(text: str) -> str:
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
-    """And those of the API servers that it started."""
+    """Its sockets, and those of the API servers that it started."""
     try:
         inodes = sockets.held(procfs, facts.pid)
         for part in descendants(facts.pid, all_):
@@ -147,7 +147,7 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """None: e.g. only a container's loopback."""
+    """Return None if there is none, e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))

@@ -67,7 +67,7 @@ class ProcReader:
         self._gpu_open: dict[int, int] = {}  # PID → start
 
     def read(self, pid: int) -> ProcessFacts | None:
-        """None: gone, hidden (hidepid) or unreadable."""
+        """Return None if the process is gone, hidden (hidepid) or unreadable."""
         try:
             folder = os.open(self.procfs / str(pid), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -94,7 +94,7 @@ class ProcReader:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """None: descriptors unreadable."""
+        """Return None if its descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
             return True  # until it ends
@@ -164,7 +164,7 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
 
 
 def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
-    """Raises if the process is gone."""
+    """Return None if it is unreadable. Raises if the process is gone."""
     try:
         return _read_file(name, folder, bytes_max)
     except _GONE:

@@ -45,7 +45,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A name, and Prometheus' labels."""
+    """A display name, and the labels that Prometheus gave the server."""
 
     name: str
     labels: Labels
@@ -53,7 +53,7 @@ class StoredTarget:
 
 @dataclass(slots=True)
 class Firing:
-    """Unix seconds."""
+    """An alert that fired without interruption. Unix seconds."""
 
     name: str
     labels: Labels
@@ -93,7 +93,7 @@ class History:
     async def observations(
         self, target: StoredTarget, start_t: float, end_t: float
     ) -> AsyncIterator[Observation]:
-        """Scrapes in (start, end], in order."""
+        """Yield each of its scrapes in (start, end], in order."""
         reader, last_t = Reader(judged_only=True), start_t
         selector = _selector(target.labels)
         while last_t < end_t:
@@ -107,7 +107,7 @@ class History:
             last_t = until_t
 
     async def firing(self, start_t: float, end_t: float) -> list[Firing]:
-        """Every alert of that time, by its begin."""
+        """Return every alert that fired in that time, by its begin."""
         open_: dict[tuple[tuple[str, str], ...], Firing] = {}
         done: list[Firing] = []
         at_t = start_t
@@ -129,7 +129,7 @@ class History:
         return sorted(done, key=lambda each: each.begin_t)
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """Labels of each target reported by a vllm-watch."""
+        """Return the labels of each target reported by a vllm-watch."""
         return await self._labels("vllm_watch_target_info", start_t, end_t)
 
     async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:

@@ -185,7 +185,7 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`names`: of all series, in order. `indices`, `lines`: of the needed numbers."""
+    """`names`: of all series, in order. `indices`, `lines`: positions of the needed numbers."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)

@@ -36,7 +36,7 @@ class Chunk:
 
 
 class Spool:
-    """A folder, one file per recording."""
+    """A folder with one file per recording."""
 
     def __init__(self, folder: Path) -> None:
         """Empties the folder of an earlier process' files."""
@@ -74,7 +74,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """As of now; None if unreadable."""
+        """Read pieces as of now; None for an unreadable one."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 

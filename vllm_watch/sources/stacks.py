@@ -29,7 +29,7 @@ BYTES_MAX = 256 << 10
 
 
 class Stacks:
-    """One process at a time across all callers."""
+    """Dumps stacks, one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
         """None: off."""

@@ -59,7 +59,7 @@ class ScrapeLimits(Protocol):
 
 
 class Look(NamedTuple):
-    """The observation, the raw body for recordings, and each call by source."""
+    """One poll: the observation, the raw body for recordings, and each call by source."""
 
     observation: Observation
     body: str | None
@@ -98,7 +98,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Its time is when the metrics arrived, or failed."""
+        """The observation's time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []

@@ -52,7 +52,7 @@ def _each(*names: str) -> Field:
 
 
 def short(name: str) -> str:
-    """A family's key in a field of kind FAMILIES."""
+    """Return a family's key in a field of kind FAMILIES."""
     return name.removeprefix("vllm:").removesuffix("_total")
 
 
@@ -258,7 +258,7 @@ UNKNOWN_FAMILIES_MAX = 100
 
 
 def unknown_families(names: Collection[str]) -> tuple[str, ...]:
-    """At most UNKNOWN_FAMILIES_MAX that are neither read nor in NOT_READ."""
+    """Return at most UNKNOWN_FAMILIES_MAX families that are neither read nor in NOT_READ."""
     known = NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
     for name in names:

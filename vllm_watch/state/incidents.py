@@ -127,7 +127,7 @@ class IncidentTable:
         self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
 
     def _end_leftovers(self, db: sqlite3.Connection) -> None:
-        """Those that were never resumed, before our own rows are written."""
+        """End open incidents that were never resumed, before our own rows are written."""
         now = time.time()
         for incident in self._parsed(db.execute(_OPEN).fetchall()):
             over = ended(incident, now, "superseded")

@@ -76,7 +76,7 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """For people."""
+    """The journal for people."""
 
     lost: str | None  # not yet accepted
     older: bool

@@ -17,7 +17,7 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """For one notifier."""
+    """One phase, for one notifier."""
 
     t: float  # due since
     sent_t: float | None  # None: pending

@@ -69,13 +69,13 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """To more than `least`."""
+    """Increment the count to more than `least`, within the write's transaction."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """`pruned`: audit's sum too."""
+    """Update the sums of the guard's tables, within the transaction; `pruned`: of audit too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))

@@ -35,17 +35,17 @@ def limit() -> int:
 
 
 def for_callers() -> int:
-    """Connections served at once."""
+    """Return how many connections are served at once."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Connections to engines at once."""
+    """Return how many connections to engines may be open."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 
 def warn_if_few(targets: int) -> None:
-    """If targets must wait for connections."""
+    """Warn if targets must wait for each other's connections."""
     if targets * PER_TARGET > for_engines():
         _log.warning(
             "few_descriptors", limit=limit(), targets=targets,

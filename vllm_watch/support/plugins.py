@@ -19,5 +19,5 @@ def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
 
 
 def slug(module: ModuleType) -> str:
-    """The name in configuration, metrics and docs."""
+    """Return the name in configuration, metrics and docs."""
     return module.__name__.rpartition(".")[2]

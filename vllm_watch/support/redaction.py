@@ -75,7 +75,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Cut first, for speed."""
+    """Return the beginning of foreign text, redacted; cut first, for speed."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
@@ -121,7 +121,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _safe_word(found: re.Match[str]) -> str:
-    """Query names stay."""
+    """Redact the URLs in a word; query names stay."""
     word = found[0]
     scheme, mark, rest = word.partition("://")
     if not mark:

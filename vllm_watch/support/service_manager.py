@@ -90,7 +90,7 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """None if invalid."""
+    """Return a path or an abstract name; None if invalid."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None

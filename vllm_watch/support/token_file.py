@@ -23,7 +23,7 @@ class TokenFile:
     def __init__(self, name: str, file: Path, may: Collection[str]) -> None:
         self.name = name
         self.may = may
-        """Its rights."""
+        """The rights that the token grants."""
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._digest: bytes | None = None

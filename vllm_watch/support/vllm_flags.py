@@ -72,7 +72,7 @@ class Answer:
 
 @cache
 def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """All flags, and the releases read, oldest first."""
+    """Return all flags by name, and the releases read, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
@@ -133,7 +133,7 @@ def look_up(name: str, version: str | None) -> Answer:
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:
-    """0.1.7 to 0.16.0 and from 0.33.0 on."""
+    """As in 0.1.7 to 0.16.0 and from 0.33.0 on."""
     ranges = (
         f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
         for first, last in flag.spans
