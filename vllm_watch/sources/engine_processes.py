@@ -15,7 +15,7 @@ START_TOLERANCE_SECONDS = 2.0
 """Same ticks, but a boot time in whole seconds that a clock step moves."""
 
 SAME_TICK_SECONDS = 0.02
-"""Of servers that started together, the one of the same 10 ms tick is meant."""
+"""If several servers started together, the one of the same 10 ms tick is meant."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")

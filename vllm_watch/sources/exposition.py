@@ -1,6 +1,6 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-Between scrapes only the numbers differ, so what precedes each (the *head*) is learnt once as a `Layout`, shared by targets. A body beyond the plain grammar
+Between scrapes only the numbers differ, so the text before each (the *head*) is learnt once as a `Layout`, shared by targets. A body beyond the plain grammar
 (timestamps, exemplars, quoted names, odd spacing) goes to prometheus_client; the results are the same (tests compare them).
 """
 

@@ -70,7 +70,7 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """Of a server's processes the first; for an engine core, its parent."""
+    """Return each server once: the first of several processes, an engine core's parent."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()

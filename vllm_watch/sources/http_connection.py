@@ -10,7 +10,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Of the body of a refused POST: a sentence or two."""
+"""Kept of a refused POST's body: a sentence or two."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "

@@ -1,7 +1,7 @@
 """vLLM's metrics stored in a Prometheus, as observations, scrape by scrape.
 
 Series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was; Thanos, Mimir and VictoriaMetrics behave alike.
-Of failed scrapes (`up`) only the duration is stored.
+A failed scrape (`up`) has a duration and no reason.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Of a query: 240 scrapes of 60 series are 400 kB."""
+"""Time range of a query: 240 scrapes of 60 series are 400 kB."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000

@@ -33,7 +33,7 @@ ENGINES_MAX = 64
 """Per body: each has about 400 lines."""
 
 NAME_CHARACTERS_MAX = 256
-"""Of an engine or model: both label every exported series."""
+"""Longest name of an engine or model: both label every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names

@@ -100,7 +100,7 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Raises ValueError, whose text begins with the field's path."""
+    """Raises ValueError; the text begins with the field's path."""
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
     gpus = []
