@@ -27,7 +27,7 @@ class TokenSettings(Settings):
     """Its owner: a slug, unique."""
 
     file: FilePath
-    """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
+    """The token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
 
     may: tuple[Right, ...] = RIGHTS
     """Its rights.
@@ -36,15 +36,15 @@ class TokenSettings(Settings):
 
 
 class ApiSettings(Sections):
-    """Access to the HTTP API. Endpoints that change something do not exist without tokens."""
+    """Endpoints that change something do not exist without tokens."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
     """Host names that requests may use, beside loopback names and IP addresses. Unset: any, if it listens on a network address.
-    Why: Against DNS rebinding: a foreign name that resolves here would let web pages read the API."""
+    Why: Against DNS rebinding, which would let foreign web pages read the API."""
 
     public: bool = False
     """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
-    Why: Users of an engine ask if it is up; the status page tells more than they may know."""
+    Why: Users ask if an engine is up; the status page tells more than they may know."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 
