@@ -187,7 +187,7 @@ class Config(Sections):
         return host.strip("[]"), int(port)
 
     def url_here(self, port: int, scheme: str = "http") -> str:
-        """For users of this host."""
+        """Return the URL for users of this host."""
         host, _ = self.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - text, not a socket
         host = any_address.get(host, host)
@@ -229,18 +229,18 @@ class Config(Sections):
         return found + [f"detectors.{each}" for each in changed]
 
     def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
-        """Overridden by this target's group and this target."""
+        """Override with this target's group, then this target."""
         group = self.groups.get(target.group, GroupSettings())
         return self.detectors.under(group.detectors).under(target.detectors)
 
     @property
     def wants_restarts(self) -> bool:
-        """For a target or through the API."""
+        """True if enabled for a target or through the API."""
         modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Overridden by this target, section by section."""
+        """Override with this target, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart

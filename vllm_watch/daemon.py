@@ -133,7 +133,7 @@ class Daemon:
         return [running.loop for running in self._loops.running.values()]
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
-        """Until SIGTERM or SIGINT. Raises ServeError if the address cannot be bound."""
+        """Serve until SIGTERM or SIGINT. Raises ServeError if the address cannot be bound."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,7 +182,7 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Of the page, for users of this host."""
+        """Return the page's URL for users of this host."""
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:

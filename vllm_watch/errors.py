@@ -17,7 +17,7 @@ class ConfigError(WatchError):
 
 
 class ExpositionError(WatchError):
-    """Not the Prometheus text format; `cause` names the line."""
+    """Malformed Prometheus text; `cause` names the line."""
 
 
 class RecordingError(WatchError):

@@ -51,7 +51,7 @@ class Adviser:
     def look(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> tuple[Advice, ...]:
-        """At `at_s` on the timeline; return the current advice."""
+        """Add a scrape at `at_s` on the timeline; return the current advice."""
         reading = observation.reading
         if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice
@@ -72,7 +72,6 @@ class Adviser:
         return self._advice
 
     def _tally(self, at_s: float, sample: EngineSample) -> Tally:
-        """A new one if its configuration changed."""
         name, config = sample.engine, sample.cache_config_info
         if config is not None and self._configs.get(name, config) != config:
             self._forget(name)
@@ -104,7 +103,6 @@ class Adviser:
                 self._tallies[sample.engine] = Tally(at_s)
 
     def _attention_of(self, observation: Observation) -> AttentionBackend | None:
-        """From its log, else preset."""
         named = observation.attention_backend
         return self._attention if named is None else AttentionBackend(backend_name(named))
 

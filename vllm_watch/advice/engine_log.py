@@ -25,7 +25,7 @@ def backend_name(word: str) -> str:
 
 
 def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
-    """Of the last start in the log."""
+    """Return the last start's backend."""
     name, reason = None, None
     for line in lines:
         refused = _REASON.search(line)

@@ -12,7 +12,7 @@ IDLE_RATIO = 0.02
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
-    """With the UUIDs of idle GPUs; None if not certain."""
+    """Return the state and UUIDs of idle GPUs; None if not certain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
         for gpu in gpus

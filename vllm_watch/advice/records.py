@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """From a histogram: ascending bounds, cumulative counts."""
+    """A histogram: ascending bounds, cumulative counts."""
 
     count: float
     sum: float | None
@@ -47,7 +47,7 @@ class HostGpus:
 
 @dataclass(frozen=True, slots=True)
 class AttentionBackend:
-    """From the engine's log."""
+    """One backend in the engine's log."""
 
     name: str
     reason: str | None = None
@@ -79,6 +79,6 @@ class Evidence:
     attention: AttentionBackend | None = None
 
     def setting(self, name: str) -> str | None:
-        """None if absent or "None"."""
+        """Return None if absent or "None"."""
         value = self.config.get(name)
         return None if value in (None, "", "None") else value

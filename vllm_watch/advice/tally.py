@@ -56,7 +56,7 @@ class Tally:
         gpus: HostGpus | None,
         attention: AttentionBackend | None,
     ) -> Evidence:
-        """With facts from other sources."""
+        """Combine it with facts from other sources."""
         return Evidence(
             engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,

@@ -77,14 +77,14 @@ def _fetched(model: Model, settings: Settings) -> int:
 
 
 def sampler_copies(release: Release) -> calibration.Figure:
-    """Of the logits, in float32."""
+    """Return the number of the sampler's float32 copies of the logits."""
     if release >= releases.SAMPLER_DOES_NOT_SORT:
         return calibration.SAMPLER_COPIES_UNSORTED
     return calibration.SAMPLER_COPIES
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """All that the allocator reserved, free or not: before 0.6.4 it counts.
+    """Memory that the allocator reserved, free or not: before 0.6.4 it counts.
 
     The block of queries, keys and values is free at the MLP, too small for its first output; the second, half as large, may fit.
     The sampler fits into the MLP's blocks."""

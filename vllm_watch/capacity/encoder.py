@@ -29,7 +29,7 @@ class Encoder:
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
-    """None if `vision_config` is missing or not made of blocks."""
+    """Read `vision_config`; None if missing or not made of blocks."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return None
@@ -49,13 +49,13 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """While it reads images of this many tokens. Ranks split its MLP but add exchange buffers: two took as much as one."""
+    """Return the peak for images of this many tokens. Ranks split its MLP but add exchange buffers: two took as much as one."""
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 
 
 def profiled_items(encoder: Encoder, batched_tokens: int) -> int:
-    """Whole images in one step, at least 1."""
+    """Return the whole images in one step, at least 1."""
     return max(1, batched_tokens // encoder.item_tokens)
 
 
@@ -87,7 +87,6 @@ def _stated_tokens(config: Mapping[str, Any], vision: Mapping[str, Any]) -> int 
 
 
 def _image_patches(vision: Mapping[str, Any]) -> int | None:
-    """For an encoder that scales all images to one size."""
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2

@@ -33,7 +33,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """None: left to vLLM."""
+    """Flags as given; None: left to vLLM."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -143,7 +143,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Before 0.8, and for features that V1 lacked. Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
+    """True before 0.8, and for features that V1 lacked. Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:

@@ -18,7 +18,6 @@ class Gpu:
     cuda_gib: float
 
 
-# Specific names first: the first match wins.
 _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
     (pattern, Gpu(name, catalogue, cuda))
     for pattern, name, catalogue, cuda in (
@@ -102,7 +101,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """By name, and size if there are several; else None."""
+    """Find the card by name, and by size if there are several."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
@@ -124,7 +123,7 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """As CUDA reports it, and the source. A nominal size (24, 80) identifies the card; any other is taken as measured."""
+    """Return CUDA's figure and its source. A nominal size (24, 80) identifies the card; any other is taken as measured."""
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

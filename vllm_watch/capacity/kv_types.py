@@ -66,7 +66,7 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def dtype_bytes(model_dtype: str) -> int:
-    """Per element. Raises WatchError if unknown."""
+    """Return bytes per element. Raises WatchError if unknown."""
     model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:
         raise WatchError(

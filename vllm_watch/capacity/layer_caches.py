@@ -32,7 +32,7 @@ class LayerCache:
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """Per pipeline stage; the remainder goes to the middle, as in vLLM."""
+    """Split the layers; the remainder goes to the middle, as in vLLM."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
@@ -49,7 +49,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
 def layer_caches(
     model: Model, settings: Settings, kinds: tuple[LayerKind, ...]
 ) -> list[LayerCache]:
-    """Without a drafter's."""
+    """Return the caches without a drafter's."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
     plain = _kept_plain(cached, settings)
@@ -71,7 +71,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Without a draft model, like full attention (EAGLE, MTP)."""
+    """Return the drafter's caches; without a draft model, like full attention (EAGLE, MTP)."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -119,7 +119,6 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
-    """With more ranks than heads, each holds a copy of one."""
     return max(1, heads // settings.tensor_parallel_size)
 
 

@@ -33,7 +33,7 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """Of a Mamba, GDN or convolution layer per sequence, before tensor parallelism."""
+    """State of a Mamba, GDN or convolution layer per sequence, before tensor parallelism."""
 
     conv_channels: int
     conv_kernel: int

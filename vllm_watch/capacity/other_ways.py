@@ -44,7 +44,7 @@ class Way:
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """If no suggestion is cheap."""
+    """Return alternatives if no suggestion is cheap."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
@@ -99,7 +99,6 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    """With another split, also a size given per GPU."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -128,7 +127,6 @@ def _with(plan: Plan, start: Flags) -> str:
 
 
 def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
-    """Cheapest first, until it fits; then drop the unnecessary."""
     now = _split(plan, start)
     for ways in WAYS:
         if now.fits or (ways in (length, length_little) and not may_shorten):
@@ -154,7 +152,6 @@ def _roomier(then: Plan, now: Plan) -> bool:
 
 
 def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """The fewest of this kind that suffice."""
     machine = replace(plan.machine, count=None)
     splits = [(ranks, stages) for ranks in (1, *PARALLEL) for stages in STAGES]
     for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
@@ -172,7 +169,6 @@ def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
-    """Memory per GPU that suffices for as many."""
     now = _split(plan, start)
     blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
     missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)

@@ -20,7 +20,7 @@ def non_torch_bytes(settings: Settings) -> int:
 
 
 def graph_bytes(settings: Settings) -> int:
-    """If taken from the KV cache's budget."""
+    """Return the graphs' memory, if taken from the KV cache's budget."""
     if settings.flags.enforce_eager or settings.release < releases.GRAPHS_IN_BUDGET or settings.cpu:
         return 0
     size = calibration.GRAPHS_GIB.value + calibration.GRAPH_GIB.value * graph_count(
@@ -30,7 +30,7 @@ def graph_bytes(settings: Settings) -> int:
 
 
 def graph_count(sequences: int) -> int:
-    """Of mixed batches (up to twice the sequences) and of decoding (up to the sequences)."""
+    """Count graphs of mixed batches (up to twice the sequences) and of decoding (up to the sequences)."""
     mixed = min(2 * sequences, _LARGEST_GRAPH)
     return _sizes(mixed) + _sizes(min(sequences, mixed))
 

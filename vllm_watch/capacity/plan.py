@@ -22,7 +22,7 @@ _NO_LIMIT = 1 << 24  # tokens, if the config names none
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All alike."""
+    """The GPUs, all alike."""
 
     memory_bytes: int
     memory_source: str
@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """Of a given cache size beyond the GPU; 0 or less: fits."""
+        """Excess of a given cache size over the GPU; 0 or less: fits."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes
@@ -113,7 +113,7 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """As vLLM prints it."""
+        """Cache size as vLLM prints it."""
         return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
 
     @property
@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> float:
-        """Per GPU, for each token that vLLM prints."""
+        """Bytes per GPU for each token that vLLM prints."""
         many = 1 << 20
         tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
         return self.pool.bytes_per_block * many / tokens if tokens else 0.0
@@ -175,7 +175,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """Of the stage with the largest blocks: all stages get its number."""
+    """The pool with the largest blocks: all stages get its number."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):
@@ -187,7 +187,6 @@ def _fullest_pool(model: Model, settings: Settings) -> Pool:
 
 
 def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | None:
-    """From the config, else inferred from the weights."""
     if model.intermediate_size is not None or model.experts is not None:
         return model.intermediate_size
     size = find_quantization(settings.flags.quantization, model.quantization).smallest

@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Of one size for all groups."""
+    """Blocks of one size for all groups."""
 
     bytes_per_block: int
     groups: tuple[Group, ...]
@@ -40,11 +40,11 @@ class Pool:
 
     @property
     def block_size(self) -> int:
-        """In tokens, as vLLM prints it."""
+        """Block size in tokens, as vLLM prints it."""
         return min((each.block_tokens for each in self.groups if each.block_tokens), default=0)
 
     def blocks_per_request(self, length: int) -> int:
-        """For this length."""
+        """Return the most blocks of a request of this length."""
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
@@ -72,7 +72,7 @@ class Pool:
         return self.blocks_per_request(length) <= blocks - reserved
 
     def longest(self, blocks: int, limit: int) -> int:
-        """Up to the limit; 0 if none fits."""
+        """Return the longest request that fits; 0 if none does."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -88,7 +88,7 @@ class Pool:
         return blocks / self.blocks_per_request(length)
 
     def logged_tokens(self, blocks: int, length: int) -> int:
-        """As vLLM prints them at start."""
+        """Return the tokens that vLLM prints at start."""
         if not self.groups:
             return 0
         if not self.block_size:  # only states: a block per request
@@ -100,7 +100,7 @@ class Pool:
 
 
 def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Of one GPU."""
+    """Return one GPU's pool."""
     if settings.engine == "V0" or settings.release < releases.HYBRID_POOL:
         return _uniform_pool(caches, settings)
     states = [each for each in caches if each.state_bytes]
@@ -119,7 +119,6 @@ def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
-    """A page of tokens holds one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:

@@ -18,7 +18,7 @@ _SMALL_SCALE_GROUPS = (16, 32)  # NVFP4; MXFP4 and MXFP8
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Per weight of the layers' matrices; None: the model's dtype."""
+    """Bytes per weight of the layers' matrices; None: the model's dtype."""
 
     name: str
     dense: float | None
@@ -30,7 +30,7 @@ class Quantization:
 
     @property
     def smallest(self) -> float | None:
-        """None if nothing is quantized."""
+        """Smallest size; None if nothing is quantized."""
         sizes = (self.dense, self.attention, self.experts, self.tables)
         return min((each for each in sizes if each is not None), default=None)
 
@@ -94,7 +94,7 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """From `quantization_config` and DeepSeek's `expert_dtype`; nonsense raises."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`; nonsense raises."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -143,7 +143,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """By target: "Linear" means all modules, others part of a module's name."""
+    """Groups are chosen by target: "Linear" means all modules, others part of a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():
@@ -218,7 +218,6 @@ def _quark(config: Mapping[str, Any]) -> Quantization:
 
 
 def _keeps_attention(config: Mapping[str, Any], layers: int) -> bool:
-    """Exclusions cover most layers' attention."""
     named: set[str] = set()
     inner = config.get("quantization")
     for key in _KEPT_KEYS:

@@ -39,7 +39,6 @@ def _weights(plan: Plan) -> float:
 
 
 def _figures(plan: Plan) -> list[tuple[float, float]]:
-    """Bytes below and above each value."""
     copies = sampler_copies(plan.settings.release)
     found = [_around(copies, plan.activation.logits_bytes)]
     if not plan.activation.logits_bytes:

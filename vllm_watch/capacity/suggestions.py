@@ -58,7 +58,7 @@ def refusal(plan: Plan) -> str:
 
 
 def but(flags: Flags, name: str, value: Any) -> Flags:
-    """With one flag changed."""
+    """Change one flag."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
 
@@ -107,7 +107,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """By bisection: a profiled batch grows with the length and leaves nothing."""
+    """Bisect: a profiled batch grows with the length and leaves nothing."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
@@ -160,7 +160,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Up to the number of GPUs; a size given per GPU changes too."""
+    """Suggest up to the number of GPUs; a size given per GPU changes too."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
@@ -180,7 +180,6 @@ def shares_heads(plan: Plan, ranks: int) -> bool:
 
 
 def _weights(plan: Plan) -> Iterator[Change]:
-    """While loading, if the checkpoint is not quantized."""
     flags = plan.settings.flags
     if find_quantization(flags.quantization, plan.model.quantization).smallest:
         return
@@ -192,7 +191,7 @@ def _weights(plan: Plan) -> Iterator[Change]:
 
 
 def cache_bytes(plan: Plan) -> Iterator[Change]:
-    """That holds one request."""
+    """Suggest a size that holds one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
@@ -204,7 +203,6 @@ def cache_bytes(plan: Plan) -> Iterator[Change]:
 
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
-    """One that vLLM refuses, smallest change first."""
     flags, why = plan.settings.flags, refusal(plan)
     options: list[tuple[str, tuple[int, ...]]] = [
         ("tensor_parallel_size", tuple(sorted((1, *PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
@@ -224,7 +222,6 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
-    """The KV cache is larger than the allowed requests can fill."""
     settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
@@ -250,7 +247,7 @@ WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
 
 
 def gib(size: float) -> str:
-    """For a sentence."""
+    """Format for a sentence."""
     return f"{size / GIB:.2f}"
 
 

@@ -10,5 +10,5 @@ def ceil_div(amount: int, piece: int) -> int:
 
 
 def round_up(amount: int, multiple: int) -> int:
-    """To a multiple."""
+    """Round up to a multiple."""
     return ceil_div(amount, multiple) * multiple

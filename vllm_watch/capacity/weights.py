@@ -23,7 +23,7 @@ _BELOW_FOUR_BITS = (
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """On the fullest GPU, after offloading, and their source."""
+    """Bytes on the fullest GPU, after offloading, and their source."""
 
     bytes_per_gpu: int
     source: str
@@ -34,7 +34,7 @@ class Weights:
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
-    """As given, else of the checkpoint, else counted."""
+    """Return the given size, else the checkpoint's, else the counted one."""
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
@@ -63,7 +63,6 @@ def weights_on_gpu(
 
 
 def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[int, str]:
-    """Quantized while loading."""
     flag = settings.flags.quantization
     if model.quantization is not None or flag not in ONLINE or not model.sized:
         return checkpoint_bytes, ""
@@ -74,7 +73,6 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
 
 
 def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
-    """Too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
@@ -117,7 +115,7 @@ def _counted(model: Model, settings: Settings) -> tuple[int, str]:
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
-    """On one GPU, and how counted."""
+    """Return the size on one GPU, and how it was counted."""
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size

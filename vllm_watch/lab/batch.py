@@ -44,7 +44,7 @@ class Batch:
         self._heap_order = 0
 
     def take_chunks(self, now: float) -> int:
-        """Of the next step; return their tokens."""
+        """Schedule the next step; return its prompt tokens."""
         tokens = self._continue_prefills(now) if self.prefilling else 0
         if not self.preempted and not self.admission_blocked:
             tokens = self._admit(tokens, now)
@@ -74,7 +74,7 @@ class Batch:
         return tokens
 
     def _admit(self, tokens: int, now: float) -> int:
-        """From the head of the queue; `tokens` are scheduled already. Return the new total."""
+        """Admit from the head of the queue; `tokens` are scheduled already. Return the new total."""
         kv, waiting = self.kv, self.waiting
         free = kv.free_blocks - kv.blocks_due(1)
         budget = self._budget()
@@ -111,7 +111,7 @@ class Batch:
         return request.started_cached_tokens + request.external_tokens
 
     def begin_decoding(self, request: Request) -> None:
-        """Out of prefill."""
+        """Move it out of prefill."""
         kv = self.kv
         left = request.output_tokens - request.generated_tokens
         request.kv_start_tokens = request.prefill_target_tokens
@@ -122,7 +122,7 @@ class Batch:
         heappush(self._finish_heap, (request.finish_step, self._heap_order, request))
 
     def steps_to_finish(self) -> int:
-        """Until the first ends. At least one must be decoding."""
+        """Count steps until the first ends. At least one must be decoding."""
         heap = self._finish_heap
         while heap[0][2].finish_step != heap[0][0]:  # preempted or aborted since
             heappop(heap)

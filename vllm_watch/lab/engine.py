@@ -58,7 +58,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """At a frozen engine: no gauge shows them."""
+        """Requests at a frozen engine: no gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -79,7 +79,7 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """After its client disconnected. A frozen core keeps requests that it knows until it thaws; others disappear."""
+        """Free a disconnected client's request. A frozen core keeps requests that it knows until it thaws; others disappear."""
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -98,7 +98,7 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """As a wake-up does."""
+        """Empty the cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
@@ -141,7 +141,7 @@ class Engine:
             self.now = max(self.now, until_t)
 
     def _step(self, until_t: float) -> bool:
-        """Up to the next event; False if none ends by `until_t`."""
+        """Step up to the next event; False if none ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -168,7 +168,6 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
-        """Index of the first pending request that the core does not know."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -223,7 +222,6 @@ class Engine:
         return True
 
     def _could_admit(self) -> bool:
-        """True if the next arrival would be admitted at once."""
         batch = self.batch
         room = len(batch.running) < self.config.max_num_seqs
         return room and not batch.waiting and self._pending_left()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Of one server."""
+    """Writes one server's bodies."""
 
     def __init__(self, vllm: "SimulatedVllm") -> None:
         self._vllm = vllm

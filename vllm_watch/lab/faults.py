@@ -96,7 +96,6 @@ def _unleak(vllm: Server) -> None:
 
 
 def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
-    """A few endless requests that hold `share` of the pages."""
     for engine in vllm.engines:
         tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
         for _ in range(int(requests)):

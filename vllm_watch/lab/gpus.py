@@ -79,7 +79,7 @@ class _Placement:
 
 
 class GpuRack:
-    """Of one host."""
+    """The GPUs of one host."""
 
     def __init__(self, count: int, model: GpuModel | None = None) -> None:
         self.count = count
@@ -89,7 +89,7 @@ class GpuRack:
         self._overrides: dict[int, dict[str, Any]] = {}
 
     def break_gpu(self, index: int, **fields: Any) -> None:
-        """From now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
+        """Report from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
         self._overrides[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
@@ -97,11 +97,11 @@ class GpuRack:
         self._placements.append(_Placement(vllm, indices, first_pid))
 
     def add_process(self, index: int, process: ProcessSample) -> None:
-        """Of no server, such as `idle_notebook`."""
+        """Add a process of no server, such as `idle_notebook`."""
         self._other_processes.setdefault(index, []).append(process)
 
     def orphan(self, vllm: SimulatedVllm) -> None:
-        """As a killed API server may; the cores keep their VRAM."""
+        """Leave engine cores behind, which keep their VRAM, as a killed API server may."""
         for placement in self._placements:
             if placement.vllm is vllm:
                 for index in placement.indices:
@@ -193,7 +193,7 @@ def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> Proces
 
 
 class SimulatedGpuSource:
-    """As the NVML source."""
+    """Reads a rack like the NVML source."""
 
     def __init__(self, rack: GpuRack | None, unix_time: Callable[[], float]) -> None:
         """None: no GPUs."""

@@ -18,7 +18,7 @@ _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
-    """None before the first request; `created` is off if processes share a registry."""
+    """Return none before the first request; `created` is off if processes share a registry."""
     if log.created is None:
         return []
     lines = _requests(log, created=created)

@@ -41,13 +41,13 @@ class KvCache:
         return -(-tokens // self.block_size)
 
     def blocks_due(self, steps: int) -> int:
-        """In the next `steps` decode steps."""
+        """Count blocks due in the next `steps` decode steps."""
         cycles, rest = divmod(steps, self._cycle)
         start = self.step % self._cycle
         return cycles * self.num_decoding + sum(self._due_twice[start : start + rest])
 
     def steps_that_fit(self, steps: int) -> int:
-        """Of the next `steps` decode steps, into the free blocks."""
+        """Return how many of the next `steps` decode steps fit."""
         free = self.free_blocks
         # At most a block per request and begun cycle; nearly always this bound is enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:

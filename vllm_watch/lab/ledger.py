@@ -10,7 +10,7 @@ _FLUSH_REQUESTS = 1000  # if never scraped
 
 
 class Ledger:
-    """By their field of `EngineSample`. Finished requests are buffered until the next read."""
+    """Histograms by their field of `EngineSample`. Finished requests are buffered until the next read."""
 
     __slots__ = (
         "_finished", "_histograms", "drafts", "external_hits", "external_queries",
@@ -50,7 +50,7 @@ class Ledger:
             self.drafts += requests * steps
 
     def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """In a step that also computed prompts; the caller observes `iteration_tokens`."""
+        """Count a step that also computed prompts; the caller observes `iteration_tokens`."""
         tokens = requests * step_tokens
         self.generation_tokens += tokens
         self.inter_token_latency.observe(seconds, requests)
@@ -112,7 +112,6 @@ class Ledger:
 
 
 def _per_request(done: list[Request]) -> dict[str, list[float]]:
-    """Once per finished request, by field."""
     started = [r for r in done if r.first_token_t >= 0.0]
     decode = [r.last_token_t - r.first_token_t for r in started]
     outputs: list[float] = [r.generated_tokens for r in done]

@@ -12,7 +12,7 @@ _TICK_SECONDS = 0.05
 
 
 class Live:
-    """At `speed` times real time, from now. A scene begun in the past (`begin_at`) continues."""
+    """Runs a scene at `speed` times real time, from now. One begun in the past (`begin_at`) continues."""
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
         self.scene = scene

@@ -62,7 +62,7 @@ def _cpu_seconds(vllm: "SimulatedVllm") -> float:
 
 
 def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
-    """Of cache_config_info. Blocks are summed over data-parallel engines, as in vLLM."""
+    """Labels of cache_config_info. Blocks are summed over data-parallel engines, as in vLLM."""
     release, config = vllm.release, vllm.config
     blocks = config.num_gpu_blocks * len(vllm.engines)
     tokens = config.num_gpu_blocks * config.block_size
@@ -85,7 +85,7 @@ def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
 
 
 def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
-    """Of lora_requests_info, joined with commas, as in vLLM."""
+    """Labels of lora_requests_info, joined with commas, as in vLLM."""
     return {
         "max_lora": str(vllm.max_loras),
         "running_lora_adapters": running,

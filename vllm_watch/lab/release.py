@@ -25,7 +25,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Release:
-    """In one mode of serving."""
+    """One release in one mode of serving."""
 
     version: str
     engine_kind: str  # "V0" | "V1"

@@ -52,8 +52,6 @@ def _one(
     num_gpus: int | None = None,
     **server: Any,
 ) -> Callable[[int], Scene]:
-    """One server, "vllm", on its own GPUs."""
-
     def build(seed: int) -> Scene:
         vllm = SimulatedVllm(
             "vllm", workload=workload(_rng(seed)), config=config, num_engines=num_engines, **server
@@ -92,7 +90,6 @@ def _demo(seed: int) -> Scene:
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
     for index, server in enumerate(servers):
-        # Start times map GPU processes to servers.
         server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)

@@ -87,7 +87,7 @@ class SimulatedVllm:
 
     @property
     def alive(self) -> bool:
-        """Also while it loads or shuts down."""
+        """True also while it loads or shuts down."""
         return self.serving or self._ready_t is not None or self.t < self._lingers_until_t
 
     @property
@@ -98,14 +98,14 @@ class SimulatedVllm:
 
     @property
     def loaded_ratio(self) -> float:
-        """0 to 1; 0 without a process, 1 when serving."""
+        """Progress of a start: 0 without a process, 1 when serving."""
         if self._ready_t is None:
             return float(self.serving)
         whole = self._ready_t - self.process_start_t
         return min(1.0, (self.t - self.process_start_t) / whole) if whole > 0.0 else 0.0
 
     def start(self, load_seconds: float = _RESTART_SECONDS) -> None:
-        """If none runs; it serves once loaded."""
+        """Start if none runs; it serves once loaded."""
         if not self.serving and self._ready_t is None:
             self.incarnation += 1
             self.process_start_t = self.t
@@ -172,7 +172,7 @@ class SimulatedVllm:
                     workload.rejected(request, request.arrival_t)
 
     def submit(self, request: Request, engine: int | None = None) -> bool:
-        """None: round-robin. False if refused or not serving."""
+        """Send to an engine (None: round-robin). False if refused or not serving."""
         if not self.engines:
             return False
         if self.api_hung:
@@ -254,7 +254,7 @@ class SimulatedVllm:
             self.engines.append(self._new_engine(len(self.engines), self.t))
 
     def replace_model(self, config: EngineConfig) -> None:
-        """After the next start, under the same name."""
+        """Serve it after the next start, under the same name."""
         self.config = config
 
     def fault(self, slug: str, **options: float) -> None:

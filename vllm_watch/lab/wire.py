@@ -11,7 +11,7 @@ def header(name: str, kind: str, text: str) -> list[str]:
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """By name; empty if none."""
+    """Sort by name; empty if none."""
     if not pairs:
         return ""
     inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in sorted(pairs))
@@ -23,7 +23,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Like Go, as prometheus_client does."""
+    """Format like Go, as prometheus_client does."""
     text = repr(float(value))
     dot = text.find(".")
     if value > 0 and dot > _EXPONENT_FROM_DIGITS:

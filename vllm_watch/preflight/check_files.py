@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """If files must be downloaded. Only the hub knows if the model is gated."""
+    """Check if files must be downloaded. Only the hub knows if the model is gated."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
@@ -48,7 +48,7 @@ def check_token(facts: Facts) -> Iterator[Finding]:
 
 
 def check_disk(facts: Facts) -> Iterator[Finding]:
-    """For the download."""
+    """Check space for the download."""
     room, files = facts.download_room, facts.files
     if files is None or not _fetches(facts):
         return
@@ -70,7 +70,6 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
 
 
 def _fetches(facts: Facts) -> bool:
-    """vLLM would download files."""
     files = facts.files
     if files is None or facts.offline:
         return False
@@ -97,7 +96,6 @@ def _incomplete(facts: Facts, files: ModelFiles) -> Finding:
 
 
 def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
-    """The download command."""
     if files.repository is None:
         return Fix("copy the whole model again from its source")
     words = ["HF_HUB_OFFLINE=0", "hf", "download", files.repository]

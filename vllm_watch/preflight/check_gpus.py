@@ -38,7 +38,7 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def check_heads(facts: Facts) -> Iterator[Finding]:
-    """All ranks take the same number."""
+    """Check that all ranks take the same number."""
     model, ranks = facts.model, facts.command.whole("tensor-parallel-size", 1)
     if model is None or ranks <= 1:
         return
@@ -99,7 +99,6 @@ def _too_few(facts: Facts, seen: Visible, needed: int) -> Finding:
 
 
 def _smaller(facts: Facts, count: int) -> int | None:
-    """The largest TP for these GPUs and heads."""
     ranks = facts.command.whole("tensor-parallel-size", 1)
     others = ranks_here(facts) // max(1, ranks)
     heads = facts.model.num_attention_heads if facts.model else None

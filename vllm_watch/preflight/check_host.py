@@ -23,7 +23,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """0 with one rank."""
+    """Return the need; 0 with one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0

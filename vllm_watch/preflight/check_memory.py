@@ -150,7 +150,6 @@ def _who(holder: Holder, command: str | None) -> str:
 
 
 def _freeing(judged: GpuHolders, wanted: int) -> tuple[Fix, ...]:
-    """End stale processes, if that frees enough."""
     stale = judged.stale
     free = free_bytes(judged.gpu) or 0
     if not stale or free + sum(each.process.used_bytes or 0 for each in stale) < wanted:
@@ -166,7 +165,6 @@ def _ended(holder: Holder) -> Fix:
 
 
 def _lower(facts: Facts, free: int) -> Iterator[Fix]:
-    """If the model is known to fit."""
     offered = [size for each in taken(facts) if (size := offered_bytes(each.gpu))]
     least = min((left for each in taken(facts) if (left := free_bytes(each.gpu)) is not None), default=free)  # fmt: skip
     share = math.floor((least - CONTEXT_BYTES) / max(offered) * _STEPS) / _STEPS if offered else 0.0
@@ -188,7 +186,6 @@ _USEFUL_TOKENS = 1024  # a shorter context is useless
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:
-    """Other GPUs of this host with the memory."""
     every = [each for each in facts.gpus or () if not each.gpu.lost]
     good = [each for each in every if not is_short(facts, each) and free_bytes(each.gpu)]
     needed = ranks_here(facts)

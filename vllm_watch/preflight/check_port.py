@@ -12,7 +12,7 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def port_of(text: str | None) -> int | None:
-    """None if invalid."""
+    """Return None if invalid."""
     if text is None:
         return DEFAULT_PORT
     return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None

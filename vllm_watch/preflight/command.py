@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """At most twelve digits."""
+    """True for at most twelve digits."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """To copy, with flags changed (underscores for dashes) and secrets hidden."""
+        """Return it to copy, with flags changed (underscores for dashes) and secrets hidden."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """None if the flag is in the configuration file."""
+        """Return None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -91,7 +91,7 @@ class Command:
         return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
 
     def renamed(self, name: str, right: str) -> str | None:
-        """None as above."""
+        """Return None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -109,7 +109,7 @@ def _quoted(words: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Before flags are parsed."""
+    """A command before flags are parsed."""
 
     argv: tuple[str, ...]
     program: str
@@ -175,7 +175,6 @@ def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
-    """Flags, and the first positional word."""
     flags: dict[str, str] = {}
     model, index = None, 0
     while index < len(words):
@@ -218,7 +217,6 @@ def _whole_name(name: str) -> str:
 
 
 def _values(name: str, rest: Sequence[str]) -> list[str]:
-    """Of the flag."""
     if vllm_flags.is_switch(name) or vllm_flags.is_switch(name.removeprefix("no-")):
         # Some releases took a value.
         return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
@@ -256,7 +254,6 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
-    """Like vLLM."""
     found: dict[str, str] = {}
     for key, value in config.items():
         name = _whole_name(str(key).replace("_", "-"))
@@ -272,7 +269,6 @@ def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _change(words: list[str], name: str, value: str) -> None:
-    """In place if present."""
     for index, word in enumerate(words):
         if not _OPTION.match(word) or _named(word)[0] != name:
             continue

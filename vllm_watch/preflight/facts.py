@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.records import GpuHolders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """On a port."""
+    """The listener on a port."""
 
     address: str
     port: int
@@ -68,7 +68,7 @@ class Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """At one moment."""
+    """All facts at one moment."""
 
     command: Command
     will_exec: bool = False

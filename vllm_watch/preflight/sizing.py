@@ -29,7 +29,7 @@ def release(facts: Facts) -> Release:
 
 
 def refuses(facts: Facts) -> bool:
-    """Without enough free memory."""
+    """True if vLLM refuses without enough free memory."""
     old = (
         facts.command.environment.get("VLLM_USE_V1") == "0" and release(facts) < releases.V0_IS_GONE
     )
@@ -37,14 +37,14 @@ def refuses(facts: Facts) -> bool:
 
 
 def offered_bytes(gpu: GpuSample) -> int | None:
-    """All except the driver's reserved part."""
+    """Memory without the driver's reserved part."""
     if gpu.memory_total_bytes is None:
         return None
     return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
 
 
 def free_bytes(gpu: GpuSample) -> int | None:
-    """Of that."""
+    """Unused part of `offered_bytes`."""
     offered = offered_bytes(gpu)
     if offered is None or gpu.memory_used_bytes is None:
         return None
@@ -57,7 +57,7 @@ def is_unified(gpu: GpuSample) -> bool:
 
 
 def utilization(facts: Facts) -> float | None:
-    """Of each GPU; None if unknown."""
+    """Share of each GPU; None if unknown."""
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
@@ -65,7 +65,7 @@ def utilization(facts: Facts) -> float | None:
 
 
 def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
-    """For the smallest GPU to be used; None if an input is unknown."""
+    """Plan the smallest GPU to be used; None if an input is unknown."""
     gpus = taken(facts)
     sized = [(size, each.gpu) for each in gpus if (size := offered_bytes(each.gpu))]
     if facts.model is None or facts.flags is None or not sized or len(sized) < len(gpus):
@@ -93,5 +93,5 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
 
 
 def held_by_others(judged: GpuHolders) -> int:
-    """Before vLLM starts, in bytes; 0 if unknown."""
+    """Bytes held before vLLM starts; 0 if unknown."""
     return judged.gpu.memory_used_bytes or 0

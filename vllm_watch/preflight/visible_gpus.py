@@ -16,7 +16,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """In vLLM's order."""
+    """Visible GPUs in vLLM's order."""
 
     gpus: tuple[GpuHolders, ...]
     hidden: int
@@ -24,7 +24,7 @@ class Visible:
 
 
 def visible(facts: Facts) -> Visible:
-    """In CUDA's order. Requires `facts.gpus`."""
+    """Return them in CUDA's order. Requires `facts.gpus`."""
     every = _countable(facts.gpus or ())
     named = facts.command.environment.get(VARIABLE)
     found, wrong = (every, None) if named is None else _chosen(every, named)

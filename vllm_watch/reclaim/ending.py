@@ -26,7 +26,7 @@ class Pinned:
 
     @property
     def pid(self) -> int:
-        """In our own PID namespace."""
+        """PID in our own namespace."""
         return self.facts.pid
 
     def lives(self) -> bool:
@@ -36,7 +36,7 @@ class Pinned:
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """0: check permission; False if it was reaped. Raises PermissionError."""
+        """Signal it (0: check permission); False if it was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -58,7 +58,7 @@ class Pinned:
         return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
-        """Its letter; None if it is gone."""
+        """Return its letter; None if it is gone."""
         facts = ProcReader(procfs).read(self.pid)
         return facts.state if facts is not None and self._is_there() else None
 
@@ -76,7 +76,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """By PID in our namespace and start time, else None. Raises WatchError if the kernel has no pidfd."""
+    """Pin by PID in our namespace and start time, else None. Raises WatchError if the kernel has no pidfd."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -45,7 +45,7 @@ class Looks:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
-        """The same plan, or a refusal."""
+        """Return the same plan, or a refusal."""
         found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found

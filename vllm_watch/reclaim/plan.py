@@ -29,7 +29,7 @@ _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """On one GPU or MIG slice."""
+    """Memory on one GPU or MIG slice."""
 
     gpu_index: int
     gpu_uuid: str
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """With all its GPUs."""
+    """One holder with all its GPUs."""
 
     pid: int  # as `gpus` shows it
     parts: tuple[Part, ...]  # largest first
@@ -58,7 +58,7 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """None if not reported."""
+        """Sum; None if not reported."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """The same in all samples."""
+        """Identity, the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -114,7 +114,7 @@ class Sightings:
 
 
 def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
-    """For `pid` in this sample."""
+    """Plan for `pid` in this sample."""
     found = victims(gpus)
     victim = found.get(pid)
     if (refused := _of_ours(pid, victim, around)) is not None:
@@ -148,7 +148,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """By PID. A holder on MIG slices is not counted on their parent."""
+    """Return holders by PID. One on MIG slices is not counted on their parent."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -265,6 +265,5 @@ def _no_holder(
 
 
 def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    """Holders below it, by PID as in `gpus`."""
     tree: Collection[int] = descendants(pid_local, around.parents)
     return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

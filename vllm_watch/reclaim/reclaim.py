@@ -27,7 +27,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """In seconds."""
+    """Longest waits in seconds."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def freed(self) -> bool:
-        """All ended, and the driver released everything."""
+        """True if all ended and the driver released everything."""
         return self.release.released is True and all(each.by for each in self.ended)
 
 
@@ -156,14 +156,14 @@ def why(victim: Victim) -> str:
 
 
 def held(victim: Victim) -> str:
-    """Per GPU."""
+    """Format memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
 
 
 def said(outcome: Outcome) -> str:
-    """As one line."""
+    """Format as one line."""
     used = ", ".join(
         f"GPU {gpu.index} {size(gpu.before_bytes)} → {size(gpu.after_bytes)} used"
         for gpu in outcome.release.gpus

@@ -26,7 +26,7 @@ LEFT_BYTES_MAX = unaccounted.BASE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """On one GPU or MIG slice, before the end."""
+    """Memory on one GPU or MIG slice, before the end."""
 
     index: int
     uuid: str
@@ -37,14 +37,14 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """None if not reported."""
+        """Sum; None if not reported."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """Before and now. `released` None: unknown."""
+    """One GPU before and now. `released` None: unknown."""
 
     index: int
     uuid: str
@@ -58,7 +58,7 @@ class GpuRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """For all claims."""
+    """The result for all claims."""
 
     gpus: tuple[GpuRelease, ...]
     waited_seconds: float = 0.0
@@ -79,7 +79,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Of `pids` (as in NVML). Holders on MIG slices are not counted on the parent."""
+    """Claim memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -93,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """With the present. `gpus` None: unreadable, see `text`."""
+    """Compare with the present. `gpus` None: unreadable, see `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -106,7 +106,7 @@ async def wait(
     deadline_seconds: float = DEADLINE_SECONDS,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> Release:
-    """Until all is released or the deadline passes."""
+    """Sample until all is released or the deadline passes."""
     began_s = time.monotonic()
     while True:
         reading = await read()
@@ -139,7 +139,6 @@ def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> GpuRelease:
 
 
 def _left(claim: Claim, gpu: GpuSample) -> int | None:
-    """Of unexplained memory; None if unknown."""
     now = _unexplained(gpu)
     if now is None or claim.unexplained_bytes is None:
         return None

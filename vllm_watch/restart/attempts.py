@@ -143,7 +143,7 @@ class Attempts:
         self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
     async def resume(self) -> None:
-        """Without calling a hook again. `resumed` stays False if the journal cannot be read."""
+        """Resume without calling a hook again. `resumed` stays False if the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:

@@ -49,7 +49,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """The same object while its settings are unchanged: some hold state."""
+        """Return the same object while its settings are unchanged: some hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None

@@ -192,7 +192,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """In multiples of this engine's start-up time."""
+    """Wait in multiples of this engine's start-up time."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -328,5 +328,5 @@ def _counted(facts: Facts) -> list[Attempt]:
 
 
 def clock(t: float) -> str:
-    """In UTC."""
+    """Format in UTC."""
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -26,11 +26,10 @@ class Controls:
         self.known = False
 
     async def load(self, now_t: float) -> None:
-        """Also record when this version first ran here. Never raises."""
+        """Read; record when this version first ran here. Never raises."""
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
-                # A damaged file was replaced while we ran.
                 for name in [name for name in self._entries if name not in entries]:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
@@ -69,7 +68,7 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """None: resume. Raises JournalError: an unwritten pause would not last."""
+        """Pause; None: resume. Raises JournalError: an unwritten pause would not last."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
@@ -138,7 +137,7 @@ class Controls:
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:
-        """Also accepts the losses of a damaged journal. Raises JournalError."""
+        """Close them; accepts the losses of a damaged journal. Raises JournalError."""
         await self._set("resumed", {"t": now_t})
         if LOST in self._entries:
             await self._set(LOST, None)

@@ -150,7 +150,6 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
-        """None if the same or unknown."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None

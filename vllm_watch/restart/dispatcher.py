@@ -71,7 +71,7 @@ class Dispatcher:
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
-        """Once per key; it waits until withdrawn, expired or ended."""
+        """Queue once per key, until withdrawn, expired or ended."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:

@@ -18,7 +18,7 @@ _SEARCHED = timedelta(days=366 * 45)
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
-    """After Unix time `after_t`; None: never."""
+    """Return the first time after Unix time `after_t`; None: never."""
     if schedule.interval_seconds is not None:
         passed = (after_t - _ANCHOR_T) // schedule.interval_seconds
         return _ANCHOR_T + (passed + 1) * schedule.interval_seconds

@@ -26,7 +26,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Of a hook, a blocker or a lock."""
+    """Answer of a hook, a blocker or a lock."""
 
     name: str
     allows: bool | None

@@ -23,7 +23,7 @@ class PendingWrites:
         self._in_flight: set[str] = set()
 
     async def write(self, attempt: Attempt) -> None:
-        """On JournalError, a later `flush` retries."""
+        """Write; on JournalError, a later `flush` retries."""
         self.add(attempt)
         self._in_flight.add(attempt.id)
         try:
@@ -42,7 +42,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Until the disk refuses. Never raises JournalError."""
+        """Write until the disk refuses. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

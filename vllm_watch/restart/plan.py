@@ -156,7 +156,6 @@ def _paused(pause: Pause | None) -> Paused | None:
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:
-    """`text`: stage or result."""
     return AttemptShown(
         id=attempt.id, state=attempt.state, trigger=attempt.trigger, reason=attempt.reason,
         actor=attempt.actor, hook=attempt.hook, text=text, incident_id=attempt.incident_id,

@@ -25,7 +25,7 @@ class Process:
     def of(
         cls, target: Target | None, signals: TargetSignals | None, pids: Iterable[int] = ()
     ) -> "Process":
-        """Of the last scrape."""
+        """Return the last scrape's process."""
         engines = {} if signals is None else signals.engines
         counted = [engine.restarts for engine in engines.values()]
         return cls(
@@ -41,11 +41,11 @@ class Process:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """From the journal; raises TypeError or KeyError if malformed."""
+        """Load from the journal; raises TypeError or KeyError if malformed."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """None if unknown. While nothing answers, assume the last process."""
+        """Return None if unknown. While nothing answers, assume the last process."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

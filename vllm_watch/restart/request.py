@@ -12,7 +12,7 @@ TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRequest:
-    """For one target with all its data-parallel engines; `guard.decide` decides."""
+    """One target with all its data-parallel engines; `guard.decide` decides."""
 
     target: str
     group: str  # shares budget, cooldown and breaker

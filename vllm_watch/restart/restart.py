@@ -115,8 +115,6 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Return the attempt if nothing was restarted."""
-
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
 
@@ -151,13 +149,13 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Of an earlier run: no hook is called again."""
+        """Verify an earlier run's attempt: no hook is called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
     async def wait_for_hooks(self) -> None:
-        """Up to their timeout."""
+        """Wait up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
                 await self.idle.wait()
@@ -170,7 +168,6 @@ class Restart:
     async def _prepare(
         self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
     ) -> Sequence[tuple[HookCall, Hook]]:
-        """Return the calls with evidence paths."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
         await self._drain(changed)
@@ -250,7 +247,6 @@ class Restart:
     async def _call_hooks(
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
     ) -> dict[str, HookResult]:
-        """Retry those that certainly did nothing."""
         results: dict[str, HookResult] = {}
         due = list(calls)
         for retry in range(RETRIES_MAX + 1):
@@ -301,7 +297,6 @@ class Restart:
         return {call.target: result}
 
     async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
-        """Until all were helped, or one was not."""
         following = {
             name: verify.Verification(before, self._settings.verify, self._startup_seconds[name])
             for name, before in befores.items()
@@ -329,7 +324,6 @@ class Restart:
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
     async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
-        """True if each target had one."""
         began_s, names = time.monotonic(), list(names)
         waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
         scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))

@@ -71,7 +71,7 @@ class Restarts:
         board.restarts = RestartState(people=self._plan.people)
 
     async def open(self) -> None:
-        """Once, before the first scrape, with the state folder locked."""
+        """Read state once, before the first scrape, with the state folder locked."""
         if self._opened:
             return
         self._opened = True
@@ -80,7 +80,7 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Once, with the targets known."""
+        """Start once, with the targets known."""
         if self._started:
             return
         self._started = True  # a reload may call this during the reads
@@ -97,7 +97,7 @@ class Restarts:
 
     @property
     def hook_seconds(self) -> float:
-        """0.0: no hook runs."""
+        """Longest timeout; 0.0: no hook runs."""
         return self.dispatcher.attempts.hook_seconds
 
     async def let_hooks_end(self) -> None:
@@ -136,7 +136,7 @@ class Restarts:
         self.dispatcher.wake()
 
     def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
-        """After one finished scrape."""
+        """Handle one finished scrape."""
         for event in events:
             if event.incident.phase == ACTIVE and event.incident.open:
                 self._ask_for(event.incident)
@@ -148,7 +148,6 @@ class Restarts:
         return self._controls.silenced(incident_id, time.time())
 
     def _ask_for(self, incident: Incident) -> None:
-        """For each target that an incident advises to restart."""
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):

@@ -106,12 +106,12 @@ class Targets:
         return False
 
     def signals(self, name: str) -> TargetSignals | None:
-        """Of the last scrape; None before the first."""
+        """Return the last scrape; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """Of the last scrape, else the last that answered."""
+        """Return the last scrape's, else the last that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -119,7 +119,7 @@ class Targets:
         return Process.of(target, self.signals(name), pids)
 
     def before(self, name: str) -> Before:
-        """For the attempt, from the last scrape."""
+        """Return the state in the last scrape."""
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
@@ -164,7 +164,7 @@ class Targets:
         return None
 
     def incident(self, incident_id: str | None) -> Incident | None:
-        """None if unknown or ended long ago."""
+        """Return None if unknown or ended long ago."""
         return None if incident_id is None else self._board.incidents.find(incident_id)
 
     def incidents(self) -> list[Incident]:
@@ -173,7 +173,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """In the last scrape, with the host's that advise restarting it."""
+        """Return those of the last scrape, with the host's that advise restarting it."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -181,7 +181,7 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Without its data-parallel engines and gang, which go down with it."""
+        """Return health without its data-parallel engines and gang, which go down with it."""
         own = self.managed.get(name)
         if own is None:
             return None
@@ -210,7 +210,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Its longest recent start, else its group's; None if unseen."""
+        """Return its longest recent start, else its group's; None if unseen."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -225,7 +225,7 @@ class Targets:
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        """None if no reason is known."""
+        """Return None if no reason is known."""
         signals = self.signals(name)
         found = None if signals is None else signals.start_failure
         if found is not None and found.deterministic:
@@ -253,7 +253,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """All names of its engine: same address, pod and port, or PID."""
+        """Return its engine's names: same address, pod and port, or PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -272,7 +272,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Of the group, and of its engine or address under other names, renamed."""
+        """Return attempts of the group, and of its engine or address under other names, renamed."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -347,7 +347,6 @@ def another(process: Process) -> str:
 
 
 def _missing(attempt: Attempt) -> str | None:
-    """After an attempt that did not help."""
     if attempt.state != "did_not_help":
         return None
     return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

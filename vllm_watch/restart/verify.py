@@ -31,7 +31,7 @@ _ILL = ("stalled", "failing", "collapsed", "down")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """From one scrape; in the journal with the intent."""
+    """State from one scrape; in the journal with the intent."""
 
     process: Process
     throughput_ratio: float | None = None  # of fresh; 0.0: no steps; None: unknown
@@ -42,7 +42,7 @@ class Before:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Also of 0.1; raises TypeError or KeyError if malformed."""
+        """Load, also from 0.1; raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
@@ -67,7 +67,7 @@ def before(
 
 
 def befores(attempt: Attempt) -> dict[str, Before] | None:
-    """By target; None if unknown."""
+    """Return states by target; None if unknown."""
     if attempt.before is None:
         return None
     kept = {attempt.target: attempt.before, **(attempt.gang or {})}
@@ -79,7 +79,7 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After one scrape."""
+    """Progress after one scrape."""
 
     text: str
     outcome: str | None = None  # HELPED | DID_NOT_HELP; None: unknown yet
@@ -87,7 +87,7 @@ class Progress:
 
 
 class Verification:
-    """Of one restarted server."""
+    """Follows one restarted server."""
 
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None

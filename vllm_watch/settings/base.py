@@ -56,17 +56,17 @@ class Problem(NamedTuple):
 
 
 def problems(found: Sequence[Problem]) -> PydanticCustomError:
-    """For a validator to raise, with all problems."""
+    """Return a validator's exception with all problems."""
     return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
 
 
 def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """For a validator to raise about its own value."""
+    """Return a validator's exception about its own value."""
     return problems([Problem((), cause, remedy)])
 
 
 def quoted(value: object) -> str:
-    """As written, in one short line and without credentials."""
+    """Quote as written, in one short line and without credentials."""
     match value:
         case bool():
             text = str(value).lower()

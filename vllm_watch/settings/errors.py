@@ -80,7 +80,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Also of a list's item; None if there is none."""
+    """Return a model, also of a list's item; None if there is none."""
     current: type[BaseModel] | None = model
     for key in path:
         if isinstance(key, str) and current is not None:

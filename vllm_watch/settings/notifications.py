@@ -159,7 +159,7 @@ AnyNotifier = NotifierSettings | KubernetesEvents
 
 
 class NotificationsSettings(Sections):
-    """For sites without an Alertmanager. Off until one is configured."""
+    """Notifiers for sites without an Alertmanager. Off until one is configured."""
 
     OTHERS: ClassVar = "Slack, PagerDuty, Teams, e-mail and others are sent through apprise: see docs/notifications.md"
 

@@ -54,7 +54,7 @@ class Overrides:
         return f"{self._file}: {dotted(path)}" if path else self._file
 
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
-        """By every `VLLM_WATCH_SECTION__KEY`."""
+        """Override with every `VLLM_WATCH_SECTION__KEY`."""
         known = {_variable(path): path for path in _scalar_paths(model)}
         others = (
             {CONFIG_VARIABLE}

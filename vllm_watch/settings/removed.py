@@ -37,7 +37,7 @@ REMEDIES = {
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """For the key or value at `path`, also nested (`restart` of a target); None if it never existed."""
+    """Return the remedy for `path`, also nested (`restart` of a target); None if it never existed."""
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

@@ -86,7 +86,7 @@ class FreezeSettings(Settings):
 
 
 class ScheduleSettings(Settings):
-    """If a check refuses one, it is retried for `misfire_seconds`, then skipped."""
+    """Restarts at set times. If a check refuses one, it is retried for `misfire_seconds`, then skipped."""
 
     name: Name
     """Its name in metrics and the journal: a slug."""

@@ -158,7 +158,7 @@ class TargetConfig(Settings):
         return self
 
     def identity(self) -> Target:
-        """For labels, paths and hooks."""
+        """Return it for labels, paths and hooks."""
         return Target(
             name=self.name,
             url=self.url,
@@ -208,12 +208,12 @@ class DiscoverySettings(Sections):
 
     @property
     def any(self) -> bool:
-        """Any discovery is configured."""
+        """True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
 def name_of(url: str) -> str:
-    """From the URL's host, port and path."""
+    """Name by the URL's host, port and path."""
     parts = urlsplit(url)
     return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
 
@@ -228,7 +228,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """With groups and unique names, none in `taken`."""
+    """Return them with groups and unique names, none in `taken`."""
     targets = tuple(targets)
     used = set(taken) | {target.name for target in targets if target.name}
     return tuple(_with_name(target, used) for target in targets)

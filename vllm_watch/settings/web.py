@@ -100,7 +100,7 @@ def _headers(value: Any) -> Any:
 
 
 class TlsSettings(Sections):
-    """Without a certificate it serves plain HTTP."""
+    """TLS of our server; without a certificate it serves plain HTTP."""
 
     cert_file: FilePath | None = None
     key_file: FilePath | None = None

@@ -30,7 +30,7 @@ JITTER = 0.1
 
 
 class CanaryRounds:
-    """For the event loop only."""
+    """Canaries of one target; for the event loop only."""
 
     def __init__(self, target: str, settings: CanarySettings, source: CanarySource) -> None:
         self._target = target
@@ -52,7 +52,7 @@ class CanaryRounds:
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """If due. `wanted`: engine → suspected; `engines`: their number."""
+        """Send if due. `wanted`: engine → suspected; `engines`: their number."""
         least = 0.0 if self._enabled else 0.5  # by default, none right after the start
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
         # Busy for less than an interval: keeps its turn; else drawn again.
@@ -107,7 +107,6 @@ class CanaryRounds:
         return self._trusted
 
     def _log_refusal(self, asked: Asked | None) -> None:
-        """Once, and again if its cause changes."""
         if asked is None:
             return
         if asked.problem is None:

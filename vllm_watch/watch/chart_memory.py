@@ -26,7 +26,7 @@ def _is_ours(part: Part) -> bool:
 
 
 class ChartMemory:
-    """Of all targets of one watcher."""
+    """Saved charts of one watcher's targets."""
 
     def __init__(self, disk: ChartTable, board: Board) -> None:
         self._disk = disk
@@ -52,13 +52,13 @@ class ChartMemory:
                 self._disk.damaged(part, str(error))
 
     def keep(self, target: str) -> None:
-        """If `SAVE_SECONDS` have passed; does not wait for the disk."""
+        """Queue if `SAVE_SECONDS` have passed; does not wait for the disk."""
         now_s = time.monotonic()
         if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
             self._save(target)
 
     def save(self) -> None:
-        """All charts."""
+        """Queue all charts."""
         for target in self._board.targets:
             self._save(target)
 

@@ -29,7 +29,7 @@ class HangStacks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Of new hangs of this target."""
+        """Take stacks of this target's new hangs."""
         self._tasks = {name: task for name, task in self._tasks.items() if self._is_open(name)}
         for each in (event.incident for event in events if event.incident.target == target):
             waiting = sum(not task.done() for task in self._tasks.values())

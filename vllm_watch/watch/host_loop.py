@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # A disabled source would seem to have failed.
+        # Else a disabled source would seem to have failed.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":

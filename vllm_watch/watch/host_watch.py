@@ -31,7 +31,7 @@ _NOWHERE = Place()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerScrape:
-    """Of one server of the host."""
+    """Last scrape of one server."""
 
     up: bool = False
     serves: bool = False  # exports an engine
@@ -47,7 +47,7 @@ class ServerScrape:
         incidents: tuple[Incident, ...],
         pids: frozenset[int] = frozenset(),
     ) -> "ServerScrape":
-        """None: not scraped yet."""
+        """Convert signals; None: not scraped yet."""
         if signals is None or not signals.up:
             return cls(incidents=incidents)
         asleep = bool(signals.engines) and all(e.sleep_level for e in signals.engines.values())
@@ -58,14 +58,14 @@ class ServerScrape:
 
 
 def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
-    """By slug."""
+    """Return new instances by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.HostDetector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class HostWatch:
-    """From poll to poll. Its incidents have the target `host:NAME`."""
+    """Follows one host. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
         """`thresholds` are fixed for the run of the watcher."""
@@ -106,7 +106,7 @@ class HostWatch:
         return _core_name(pids[0]) if len(pids) == 1 else None
 
     def left_core_of(self, target: str) -> str | None:
-        """Its orphaned, stale core; of several, the lowest PID."""
+        """Return its orphaned, stale core; of several, the lowest PID."""
         pids = self._cores(target, STALE)
         return _core_name(pids[0]) if pids else None
 
@@ -127,7 +127,7 @@ class HostWatch:
         gpus: tuple[GpuSample, ...],
         servers: Mapping[str, ServerScrape],
     ) -> list[IncidentEvent]:
-        """At Unix time `t`; `servers` of this host, by target. Late polls are ignored."""
+        """Judge a poll at Unix time `t`; `servers` of this host, by target. Late polls are ignored."""
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
@@ -165,7 +165,7 @@ class HostWatch:
         return verdicts
 
     def export_state(self) -> dict[str, Any] | None:
-        """As plain values; None if there is none."""
+        """Return plain values; None if there is none."""
         clock = self._timeline.export_state()
         if clock is None:
             return None
@@ -178,7 +178,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Before the first poll only. Return errors of lost parts."""
+        """Restore before the first poll only. Return errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)
@@ -194,7 +194,6 @@ def _core_name(core: int) -> str:
 
 
 def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
-    """With the targets on its GPU."""
     here = (name for name, place in places.items() if held.gpu.uuid in place.gpus)
     return replace(held, targets=tuple(sorted(here)))
 

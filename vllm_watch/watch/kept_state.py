@@ -49,7 +49,7 @@ def of_engines(
 
 
 def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
-    """Of those that have state."""
+    """Return the state of those that have one."""
     return {
         slug: detector.export_state(at_s)
         for slug, detector in detectors.items()
@@ -58,7 +58,7 @@ def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, An
 
 
 def away_seconds(state: stored.Stored, target: str, t: float) -> float:
-    """Until Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
+    """Count to Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
     stored.version(state, VERSION)
     if state["target"] != target:
         raise ValueError(f"it belongs to {state['target']!r}")
@@ -71,7 +71,7 @@ def answered_t(state: stored.Stored) -> float | None:
 
 
 def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
-    """Before the first scrape: names and counts. May raise stored.DAMAGE."""
+    """Return names and counts to show before the first scrape. May raise stored.DAMAGE."""
     server = state["server"]
     engines = {
         name: EngineSignals(
@@ -127,7 +127,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """From another server of its group; return errors of lost parts."""
+    """Seed from another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):

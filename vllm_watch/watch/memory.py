@@ -35,18 +35,18 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """Of its saved state and incidents."""
+        """Name of its saved state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """Open incidents."""
 
     def export_state(self) -> dict[str, Any] | None:
-        """None if there is none."""
+        """Return None if there is none."""
 
 
 class Memory:
-    """Of one watcher."""
+    """State of one watcher's targets."""
 
     def __init__(
         self, disk: IncidentTable | None, board: Board, charts: ChartMemory | None = None
@@ -60,7 +60,7 @@ class Memory:
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """And show the incidents that ended."""
+        """Read it, and show the incidents that ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -73,7 +73,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """From its target's state, or seeded from its group."""
+        """Restore from its target's state, or seed from its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -106,7 +106,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Once on the board; end those that no longer apply and return their events."""
+        """Show them once on the board; end those that no longer apply and return their events."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -121,7 +121,7 @@ class Memory:
         return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
 
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
-        """Of targets that did not return in time."""
+        """End those of targets that did not return in time."""
         if not self._open or not self.complete:
             return []
         here = set(targets)
@@ -167,7 +167,7 @@ class Memory:
             self._disk.put(events, learnt)
 
     def forget_save_time(self, target: str) -> None:
-        """Of a removed target; its state stays for its return."""
+        """Forget a removed target's; its state stays for its return."""
         self._saved_s.pop(target, None)
 
 

@@ -45,7 +45,7 @@ class Peers:
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """With `of_host` (fields of Around)."""
+        """Return the facts with `of_host` (fields of Around)."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:

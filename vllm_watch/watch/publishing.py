@@ -81,13 +81,13 @@ class Publisher:
         self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
-        """Before any target is added."""
+        """Restore host and fleet before any target is added."""
         for watch in (host, self._fleet):
             self._memory.recall_whole(watch)
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """With restored incidents, as the fleet sees them."""
+        """Show new targets with restored incidents, as the fleet sees them."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)
@@ -126,20 +126,19 @@ class Publisher:
         self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        """Of targets that did not return in time."""
+        """End those of targets that did not return in time."""
         self.notify(self._memory.end_orphans(here))
         if self._memory.complete:
             self._publish_events(self._fleet.forget_all_but(here, time.time()))
 
     def _publish_events(self, changes: Sequence[IncidentEvent]) -> None:
-        """Of no scrape."""
         if changes:
             self._memory.save(self._fleet, "", changes)
             self._board.tell(changes)
             self.notify(changes)
 
     def notify(self, events: Sequence[IncidentEvent]) -> None:
-        """Of no scrape: log, and call the listeners."""
+        """Log events of no scrape, and call the listeners."""
         for target in {event.incident.target for event in events}:
             self._notify(target, [each for each in events if each.incident.target == target])
 
@@ -155,7 +154,6 @@ def _host_of(target: Target) -> str:
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
-    """Opened, resolved and returning incidents, changes of cause or severity."""
     for event in events:
         incident, before = event.incident, event.before
         fields = {name: getattr(incident, name) for name in _LOGGED}

@@ -45,7 +45,7 @@ of 100, 0.1 s of the event loop each. Measured: docs/performance.md."""
 
 
 class TargetLoop:
-    """Until it is stopped."""
+    """Scrapes one target until stopped."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TargetLoop:
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
     def on_host(self) -> ServerScrape | None:
-        """None if it runs on another host."""
+        """Return None if it runs on another host."""
         if not self._source.local:
             return None
         return ServerScrape.of(self._watch.signals, self._watch.incidents, self._pids)
@@ -93,7 +93,7 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Not even the scrape in progress: a library may lose the task's cancellation, and it would publish in its successor's name."""
+        """Stop even the scrape in progress: a library may lose the task's cancellation, and it would publish in its successor's name."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:
@@ -127,7 +127,6 @@ class TargetLoop:
                 if not self._scrape_failed:
                     _log.exception("look_failed", target=self.target.name)
                 self._scrape_failed = True
-            # Skip ticks that passed during the scrape.
             passed = int((time.monotonic() - start_s) / self._interval_seconds)
             tick = max(tick + 1, passed)
 
@@ -167,7 +166,6 @@ class TargetLoop:
         self._log_failures()
 
     async def _with_local_data(self, look: Look) -> Look:
-        """GPUs, CPU, engine log and canary."""
         seen: dict[str, Any] = {}
         calls = look.calls
         if self._source.local:

@@ -35,7 +35,7 @@ SPREAD_ABOVE = 16
 
 @dataclass(slots=True)
 class Running:
-    """And the configuration that it was built from."""
+    """A loop and its configuration."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -97,7 +97,7 @@ class TargetLoops:
         return {name: scrape for name, scrape in scrapes if scrape is not None}
 
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
-        """To an open incident of a target."""
+        """Add them to an open incident."""
         if target in self.running:
             watch, group = self.running[target].watch, self.running[target].group
             watch.note_stacks(incident, sentence)
@@ -166,7 +166,6 @@ class TargetLoops:
         return CanaryRounds(target.name, settings, source)
 
     def _halt(self, name: str) -> None:
-        """Its state is for its successor."""
         running = self.running.pop(name)
         running.loop.end()
         running.task.cancel()

@@ -31,14 +31,14 @@ NOTHING_AROUND = Around()
 
 
 def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """By slug."""
+    """Return new instances by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class Watch:
-    """Of one target."""
+    """Follows one target."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Watch:
         return wanted
 
     def note_stacks(self, incident: str, sentence: str) -> None:
-        """To an open incident."""
+        """Add them to an open incident."""
         self._lifecycle.note_stacks(incident, sentence)
 
     def close(self, t: float) -> list[IncidentEvent]:
@@ -103,7 +103,7 @@ class Watch:
         return self._lifecycle.opened
 
     def export_state(self) -> dict[str, Any] | None:
-        """As plain values."""
+        """Return plain values."""
         clock, signals = self._timeline.export_state(), self.signals
         if clock is None or signals is None:
             return None
@@ -121,8 +121,8 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """At Unix time `t`, before the first observation only. Return errors of lost parts. A process's state holds only if the first scrape finds
-        the same one."""
+        """Restore at Unix time `t`, before the first observation only. Return errors of lost parts. A process's state holds only if the first scrape
+        finds the same one."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -143,7 +143,7 @@ class Watch:
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """From another server of the same group; return errors of lost parts."""
+        """Seed from another server of the same group; return errors of lost parts."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(
@@ -207,7 +207,6 @@ class Watch:
         return verdicts
 
     def _add_ratios(self, signals: TargetSignals) -> None:
-        """Of the collapse detector."""
         collapse = self._detectors.get("throughput_collapse")
         if signals.up and isinstance(collapse, throughput_collapse.Detector):
             for name, engine in signals.engines.items():
@@ -260,7 +259,6 @@ class Watch:
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
-        # Keep only counts.
         engines = {
             name: EngineSignals(
                 engine=name,

@@ -39,7 +39,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """None: unknown or absent; a command gets an empty variable."""
+    """Arguments; None: unknown or absent, for a command an empty variable."""
 
     attempt_id: str  # idempotency key: the same for all retries
     target: str
@@ -72,7 +72,7 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """Of one call."""
+    """Result of one call."""
 
     """The result of one call."""
 
@@ -82,7 +82,7 @@ class HookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Of a rehearsal."""
+    """One finding of a rehearsal."""
 
     ok: bool
     text: str
@@ -101,4 +101,4 @@ class Hook(Protocol):
         """Raises only CancelledError; leaves no child behind."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """For `hook test`: changes nothing."""
+        """Rehearse for `hook test`: changes nothing."""

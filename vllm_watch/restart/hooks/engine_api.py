@@ -41,7 +41,7 @@ class Container:
 
 
 async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
-    """By name or id. Raises HookError if unknown or without an answer."""
+    """Look it up by name or id. Raises HookError if unknown or without an answer."""
     status, body = await _call(
         tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
     )

@@ -216,7 +216,7 @@ class _Act:
 
 
 def eviction(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Of exactly this pod."""
+    """Return the Eviction of exactly this pod."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "policy/v1", "kind": "Eviction",

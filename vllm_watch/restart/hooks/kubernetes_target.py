@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """Of one call; objects are read each time."""
+    """One call's target; objects are read each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""

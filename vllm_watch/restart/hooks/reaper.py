@@ -66,7 +66,6 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
 
 
 def _kill_all() -> int:
-    """Return how many could not be ended."""
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
         # A killed parent's children become ours: one more generation each round.

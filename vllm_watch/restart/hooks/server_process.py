@@ -27,7 +27,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """With all processes of the same moment by PID."""
+    """A server with all processes of the same moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
@@ -143,7 +143,7 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
 
 
 def pid_word(pids: str) -> str:
-    """For a sentence."""
+    """Format for a sentence."""
     return pids if "," not in pids else f"(one of {pids})"
 
 

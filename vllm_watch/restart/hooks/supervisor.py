@@ -28,7 +28,7 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """Of one server."""
+    """One server's supervisor."""
 
     relaunches: bool | None
     text: str
@@ -115,7 +115,6 @@ def _in_our_pod(tools: base.Tools) -> bool:
 
 
 def _if_main(server: Server, supervision: Supervision) -> Supervision:
-    """The container may keep running without the server."""
     if not supervision.relaunches:
         return supervision
     for above in _above(server):
@@ -127,7 +126,6 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
 
 
 def _above(server: Server) -> list[ProcessFacts]:
-    """In the same container, nearest first."""
     found: list[ProcessFacts] = []
     here = server.facts
     while here.pids is None or here.pids[-1] != 1:  # 1: first in the PID namespace

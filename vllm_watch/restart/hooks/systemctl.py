@@ -17,7 +17,7 @@ _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Its properties."""
+    """Properties of one unit."""
 
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
@@ -59,7 +59,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Without waiting: the result shows only whether systemd accepted."""
+    """Restart without waiting: the result shows only whether systemd accepted."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

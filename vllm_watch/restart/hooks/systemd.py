@@ -87,7 +87,6 @@ class Hook:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _replaced(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
-        """As far as /proc shows."""
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:

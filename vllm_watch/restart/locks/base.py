@@ -33,7 +33,7 @@ class Lock(Protocol):
         """Idempotent per attempt id; `attempt` is recorded for others if the kind can (past.py)."""
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """If `held` is not True, stop before the next acting step."""
+        """Extend it; if `held` is not True, stop before the next acting step."""
 
     def still_ours(self) -> bool:
         """True if certain, without I/O."""

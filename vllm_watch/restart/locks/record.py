@@ -119,7 +119,7 @@ class Sightings:
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """0 if never seen."""
+        """Return how long; 0 if never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
@@ -212,7 +212,6 @@ def give_back(
 
 
 def _free(slot: Slot, sightings: Sightings, now: Now) -> bool:
-    """True if no action under it can be in progress."""
     seen_s = sightings.age_seconds(slot, now.monotonic_s)
     if slot.rest_t is None:
         return seen_s > EXPIRY_TTLS * slot.ttl_seconds
