@@ -22,7 +22,7 @@ GPU_SECONDS = 30.0
 """GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Nobody acts on advice within a minute."""
+"""Advice is not acted on within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
 """Counts restart: yesterday's load does not predict today's."""

@@ -8,25 +8,25 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
 
 MINUTES_SECONDS = 600.0
-"""A burst of a minute is no reason for other flags."""
+"""A burst of a minute does not justify other flags."""
 
 SHORT_RATIO = 0.1
-"""Of scrapes with a full cache and requests waiting: costs users time every day."""
+"""Share of scrapes with a full cache and requests waiting: costs users time every day."""
 
 UTILIZATION_MAX = 0.92
 """vLLM's default since 0.20; above, graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Of the GPU; less is not worth a restart."""
+"""Share of the GPU; less is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
 """A preemption discards work; fewer than one in fifty go unnoticed."""
 
 HEADROOM_RATIO = 0.9
-"""Of the requests that ran with a full cache: they grow until they end."""
+"""Share of the requests that ran with a full cache: they grow until they end."""
 
 FEW_RATIO = 0.5
-"""Of those that would fit at mean length."""
+"""Share of those that would fit at mean length."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0

@@ -18,7 +18,7 @@ FAR_BEYOND = 8.0
 """max_model_len ÷ longest request: below, tomorrow's may need it."""
 
 HELD_RATIO = 0.25
-"""Of the KV cache, for one full-length request: below, it does no harm."""
+"""Share of the KV cache for one full-length request: below, it does no harm."""
 
 HIT_RATIO = 0.2
 """Hits elsewhere ÷ lookups: this share of prompts repeats."""

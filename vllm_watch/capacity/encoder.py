@@ -25,7 +25,7 @@ class Encoder:
     patches_per_token: int
     """Per token of the language model."""
     item_tokens: int
-    """Of the largest image."""
+    """The largest image's."""
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:

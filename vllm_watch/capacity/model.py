@@ -42,11 +42,11 @@ class RecurrentState:
     state_dtype: str | None
     """None: the model's."""
     projected_channels: int
-    """Of the matrices in and out, for counting parameters."""
+    """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
     """In addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
-    """Of `conv_channels`: B and C, whole groups per rank."""
+    """B and C of `conv_channels`, whole groups per rank."""
     groups: int = 0
     assumed: bool = False
     """Sizes derived from the attention layers."""
@@ -84,7 +84,7 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Where full-attention layers differ from sliding ones (Gemma 4)."""
+    """If full-attention layers differ from sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
     """The last N read an earlier layer's cache."""

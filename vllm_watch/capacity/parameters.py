@@ -1,4 +1,4 @@
-"""Parameter counts from the shape; what quantization shrinks (the layers' matrices) is counted apart."""
+"""Parameter counts from the shape; the layers' matrices are counted apart: quantization shrinks them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class Parameters:
     matrices: int
     """Quantization shrinks them, tensor parallelism splits them."""
     attention: int
-    """Of `matrices`: attention and recurrent layers."""
+    """Attention and recurrent layers, part of `matrices`."""
     experts: int
-    """Of `matrices`: routed experts."""
+    """Routed experts, part of `matrices`."""
     embeddings: int
     """And the output head if not tied."""
     small: int
@@ -23,7 +23,7 @@ class Parameters:
     encoder: int = 0
     """Split, seldom quantized."""
     replicated: int = 0
-    """Of `matrices`, whole on each rank: MLA's projections down, routers."""
+    """Part of `matrices` that each rank keeps whole: MLA's projections down, routers."""
 
     @property
     def total(self) -> int:

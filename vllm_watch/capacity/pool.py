@@ -12,7 +12,7 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.layer_caches import LayerCache
 from vllm_watch.capacity.units import ceil_div
 
-_LATENT_ALIGNMENT = 128  # MLA beside states: whole 128 tokens
+_LATENT_ALIGNMENT = 128  # MLA with states: whole 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
 # Fewer layers than this many times the smallest kind: pad it.
 _PAD_RATHER_THAN_SPLIT = 1.5

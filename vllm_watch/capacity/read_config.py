@@ -52,7 +52,7 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share an entry, beside a window and compressor states.
+# DeepSeek V4 and later: several tokens share an entry; windows and compressor states come on top.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 

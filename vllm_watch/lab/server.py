@@ -22,7 +22,7 @@ _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
 _DEFAULT_MAX_TOKENS = 16  # vLLM's for /v1/completions
 _COMPLETION_SECONDS_MAX = 3600.0
-_CLOSE_SECONDS = 0.01  # a killed process closes at once; aiohttp's 0 is no limit
+_CLOSE_SECONDS = 0.01  # a killed process closes at once; aiohttp's 0 means unlimited
 _BODY_BYTES_MAX = 8 << 20
 
 
@@ -222,7 +222,7 @@ def _resolve(done: "asyncio.Future[None]", _: Request) -> None:
 
 
 def _prompt_tokens(body: dict[str, object]) -> int:
-    """Of text, token ids or chat messages; at least 1."""
+    """Count text, token ids or chat messages; at least 1."""
     prompt = body.get("prompt", body.get("messages", ""))
     if isinstance(prompt, list) and all(isinstance(token, int) for token in prompt):
         return max(1, len(prompt))

@@ -51,7 +51,7 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide for attempt `attempt_id`, taking `lock` if needed; `asker`: the gang member whose lock covers this one."""
+        """Decide for attempt `attempt_id`, taking `lock` if needed; `asker`: gang member with a lock for this one."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None

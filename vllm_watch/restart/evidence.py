@@ -15,7 +15,7 @@ BUNDLES_MAX = 20
 """A bad week of all targets."""
 
 BYTES_MAX = 64 << 20
-"""Of one archive; ten minutes' recording takes megabytes."""
+"""One archive; ten minutes' recording takes megabytes."""
 
 PART_SECONDS = 10.0
 """A hanging part does not cost the others."""

@@ -21,7 +21,7 @@ STOP_SECONDS = 120.0
 """Twice the longest default grace of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""Of the longest start seen: another page cache, another node."""
+"""Factor over the longest start seen: another page cache, another node."""
 
 STARTUP_SECONDS_MIN = 180.0
 """Least time for a start: most models load in one to three minutes; on a busy host twice a start of seconds is normal. `engine_down` waits as long."""

@@ -39,12 +39,12 @@ class ApiSettings(Sections):
     """Endpoints that change something do not exist without tokens."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
-    """Host names that requests may use, beside loopback names and IP addresses. Unset: any, if it listens on a network address.
+    """Host names that requests may use, besides loopback names and IP addresses. Unset: any, if it listens on a network address.
     Why: Against DNS rebinding, which would let foreign web pages read the API."""
 
     public: bool = False
     """Serve `/public`: names of targets, their state and uptime, without addresses and evidence.
-    Why: Users ask if an engine is up; the status page tells more than they may know."""
+    Why: Users ask if an engine is up; the status page shows more than they may know."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 

@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""Of a restart."""
+"""A step of a restart."""
 
 if TYPE_CHECKING:
     Kind = str

@@ -69,7 +69,6 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
 
 
 def _target_name(value: str) -> str:
-    """Of a name, such as a model's id."""
     name = slug(value)
     if value and not name:
         remedy = "use letters and digits; other characters become '-'"

@@ -21,7 +21,7 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Of detectors: a lost minute is relearnt in a minute."""
+"""A lost minute of detectors' state is relearnt in a minute."""
 
 ORPHAN_SECONDS = 120.0
 """Missing this long after the start, a target's incidents end: some sources answer late."""

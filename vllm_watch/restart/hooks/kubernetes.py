@@ -21,7 +21,7 @@ WAIT_SECONDS = 10.0
 """For an eviction that a budget forbids, without Retry-After: the server's default."""
 
 TRIES_MAX = 4
-"""Of a conflicting patch: the status changes with each pod."""
+"""A patch may conflict: the status changes with each pod."""
 
 _GRACE_SECONDS = 5.0  # to judge a running action at the timeout
 _DRY_RUN = {"dryRun": "All"}

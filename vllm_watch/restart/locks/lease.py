@@ -111,7 +111,7 @@ class Shared:
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # Perhaps with our own write, whose answer was lost.
+        # Perhaps with our own write, if its answer was lost.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )

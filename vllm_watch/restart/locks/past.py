@@ -25,7 +25,7 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # where the address is valid; "": anywhere
+    host: str  # owner of the address; "": anywhere
     trigger: str
     state: str
     began_t: float  # Unix seconds
