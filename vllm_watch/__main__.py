@@ -28,7 +28,7 @@ exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 """
 
 
-_ALIKE_MAX = 3  # shown for one remedy
+_ALIKE_MAX = 3
 
 
 _ARGPARSE = {
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `argv` (default: sys.argv); return the exit status."""
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()  # a closed pipe is handled below
+        sys.stdout.flush()
     except WatchError as error:
         _print_error(error, sys.stderr)
         return exit_status.WRONG_USAGE

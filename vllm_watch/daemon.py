@@ -64,7 +64,7 @@ class Daemon:
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
-        self._reload_pending = False  # by SIGHUP
+        self._reload_pending = False
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
@@ -149,7 +149,7 @@ class Daemon:
             restarts = self._restarts
             await self._manager.stopping(0.0 if restarts is None else restarts.hook_seconds)
             if restarts is not None:
-                await restarts.let_hooks_end()  # the daemon still serves and scrapes
+                await restarts.let_hooks_end()
         finally:
             await self.stop()
 
@@ -234,7 +234,7 @@ class Daemon:
                     self._reload_pending = False
                 await self.reload("a local user", "SIGHUP")
             except WatchError:
-                return  # logged; the old configuration stays
+                return
 
         self._tasks.append(asyncio.create_task(quietly(), name="reload"))
         self._tasks = [task for task in self._tasks if not task.done()]

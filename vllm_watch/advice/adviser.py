@@ -43,7 +43,7 @@ class Adviser:
         self._attention = attention
         self._tallies: dict[str, Tally] = {}
         self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the previous count
+        self._settled: dict[str, tuple[Advice, ...]] = {}
         self._gpus = HostGpusSeen()
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()

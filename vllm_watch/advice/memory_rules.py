@@ -87,7 +87,7 @@ def _fitting(evidence: Evidence) -> int | None:
         return None
     by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
     if evidence.running_full < FEW_RATIO * by_length:
-        return None  # a few long requests: a limit would not help
+        return None
     found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
     return found if found >= _RUNNING_MIN else None
 

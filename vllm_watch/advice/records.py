@@ -60,14 +60,14 @@ class Evidence:
     engine: str
     seconds: float = 0.0
     scrapes: int = 0
-    engines: int = 1  # of the server
+    engines: int = 1
     config: Mapping[str, str] = field(default_factory=dict)  # cache_config_info
     max_model_len: int | None = None
     capacity_tokens: float | None = None
     full_ratio: float | None = None  # share of scrapes
     waiting_ratio: float | None = None  # share of scrapes
-    short_ratio: float | None = None  # share with both
-    running_full: float | None = None  # mean while full
+    short_ratio: float | None = None
+    running_full: float | None = None
     running_max: float | None = None
     finished: float | None = None
     preemptions: float | None = None

@@ -10,7 +10,7 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048  # vLLM's default
+LENGTH_UNSAID = 2048
 _LONG_CONTEXT = 32768  # above, V0 chunks prefills
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor with an encoder

@@ -13,7 +13,7 @@ from vllm_watch.capacity.units import ceil_div, round_up
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to its multiple, 640
 PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded
 _INDEXER_SCALE_BYTES = 4
-_PLAIN_EDGE = 2  # layers at either end
+_PLAIN_EDGE = 2
 
 
 @dataclass(frozen=True, slots=True)

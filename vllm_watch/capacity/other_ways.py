@@ -49,7 +49,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
     if plan.fits or alone - _DEAR:
         return ()
     start = _startable(plan)
-    if _split(plan, start).fits:  # vLLM takes it with another split
+    if _split(plan, start).fits:
         return () if alone else (Way(_typed(plan, start), refusal(plan)),)
     ways: list[Way] = []
     if alone <= {"--max-model-len"}:
@@ -134,7 +134,7 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
         options = list(ways(now))
         if not options:
             continue
-        then = with_flags(now, options[-1][1])  # frees most
+        then = with_flags(now, options[-1][1])
         if then.fits or _roomier(then, now):
             now = then
     if not now.fits:

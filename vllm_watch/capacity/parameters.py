@@ -137,5 +137,5 @@ def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int,
         "falcon_mamba",
         "nemotron_h",
     ):
-        return 0, 0  # the mixer is the whole layer
+        return 0, 0
     return per_expert * hidden * width, 0

@@ -15,10 +15,10 @@ from vllm_watch.capacity.units import GIB
 UTILIZATION_MAX = 0.95  # above, graphs and fragmentation do not fit: the usual OOM while serving
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
-_SMALL_BATCH_TOKENS = 2048  # vLLM's usual default
+_SMALL_BATCH_TOKENS = 2048
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
-_HARDLY_SHORTER = 0.75  # of the requested length
+_HARDLY_SHORTER = 0.75
 _USEFUL_LENGTH = 1024  # tokens
 _MUCH_WASTE_BYTES = GIB
 

@@ -9,10 +9,10 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03  # model cards round
+_SAME = 0.03
 _LEAST_BYTES = 0.2  # per parameter: below 2 bits is not served
 _FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some are elsewhere
-_LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # no scales
+_LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = (
     "gguf",

@@ -21,7 +21,7 @@ class EngineConfig:
     block_size: int = 16  # tokens
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
-    step_base_seconds: float = 0.008  # reads the weights once
+    step_base_seconds: float = 0.008
     step_seconds_per_token: float = 3e-5  # 33,000 prompt tokens per second
     step_seconds_per_kv_token: float = 4e-8  # 128 KiB of KV per token, read at 3.3 TB/s
     step_tokens: int = 1  # per decoding request; more with speculative decoding
@@ -34,12 +34,12 @@ class Batch:
         self.config = config
         self.ledger = ledger
         self.kv = KvCache(config.num_gpu_blocks, config.block_size, config.step_tokens)
-        self.running: dict[Request, None] = {}  # by admission
+        self.running: dict[Request, None] = {}
         self.waiting: deque[Request] = deque()
         self.prefilling: list[Request] = []
         self.admission_blocked = False
         self.preempted = False
-        self.computed_before = 0  # before the prefix cache was last emptied
+        self.computed_before = 0
         self._finish_heap: list[tuple[int, int, Request]] = []
         self._heap_order = 0
 

@@ -41,12 +41,12 @@ class Engine:
         self._pending: list[Request] = []  # future, or arrived while frozen; by arrival
         self._next_pending = 0
         self._prefill_end_t: float | None = None
-        self._prefill_step = (0, 0.0)  # decoding requests and duration
+        self._prefill_step = (0, 0.0)
         self._frozen_since_t: float | None = None
         self._thawed_t = now
         self._seen_t = now  # core and gauges know arrivals up to here
         self._lag_seconds = 0.0
-        self._disconnected: list[Request] = []  # while the core was frozen
+        self._disconnected: list[Request] = []
 
     @property
     def num_running(self) -> int:
@@ -193,7 +193,7 @@ class Engine:
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
         per_kv = config.step_seconds_per_kv_token * factor
-        slope = per_kv * tokens  # the context grows with each step
+        slope = per_kv * tokens
         first = (
             (config.step_base_seconds + config.step_seconds_per_token * tokens) * factor
             + per_kv * kv.decode_kv_tokens

@@ -93,7 +93,7 @@ class Writer:
             ]
         values = [*histogram.cumulative, histogram.count, histogram.sum or 0.0]
         lines = [prefix + number(value) for prefix, value in zip(prefixes, values, strict=True)]
-        if self._vllm.release.multiprocess:  # the sum comes first
+        if self._vllm.release.multiprocess:
             lines.insert(0, lines.pop())
         return lines
 

@@ -13,13 +13,13 @@ _COMM_BYTES = 15  # the kernel's limit
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, K and V, 16 bits
 _OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
-_ASLEEP_BYTES = 1_700_000_000  # still held
+_ASLEEP_BYTES = 1_700_000_000
 # Shares of the power limit, measured on an H100 (700 W, driver 580.159): 70 W idle; 117 W with a CUDA context, which alone keeps the clock up; 140 W
 # while collective-sized kernels spin.
 _IDLE_WATTS_SHARE = 0.10
 _HELD_WATTS_SHARE = 0.17
 _BUSY_WATTS_SHARE = 0.9
-_SPIN_SHARE = 0.04  # from held to busy
+_SPIN_SHARE = 0.04
 _MIN_WINDOW_SECONDS = 0.2  # in shorter ones the busy share is noise
 
 

@@ -22,7 +22,7 @@ class KvCache:
         self.step = 0
         self.num_decoding = 0
         self.decode_kv_tokens = 0
-        self.used_blocks = 0  # without leaked ones
+        self.used_blocks = 0
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
         # Two cycles: a window is a slice.

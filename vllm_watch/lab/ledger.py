@@ -6,7 +6,7 @@ from vllm_watch.lab.buckets import Buckets
 from vllm_watch.lab.request import Request
 from vllm_watch.samples.engine import Histogram
 
-_FLUSH_REQUESTS = 1000  # if never scraped
+_FLUSH_REQUESTS = 1000
 
 
 class Ledger:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _IDLE_OPEN_FDS = 27
 _IDLE_CPU_SHARE = 0.02
-_CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing, streaming
+_CPU_SECONDS_PER_TOKEN = 4e-5
 _RESIDENT_BYTES = 780_000_000.0
 _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
 _SPEC_SHARES = (0.55, 0.3, 0.15)  # of accepted tokens, by position in the draft

@@ -45,7 +45,7 @@ class Request:
         self.finish_reason = finish_reason
         self.on_finish = on_finish
 
-        self.client: Workload | None = None  # sends the next
+        self.client: Workload | None = None
         self.queued_t = arrival_t
         self.scheduled_t = -1.0
         self.first_token_t = -1.0
@@ -59,7 +59,7 @@ class Request:
         self.blocks = 0  # during prefill; then the step count gives them
         self.phase = 0
         self.decode_start_step = -1
-        self.kv_start_tokens = 0  # in use when decoding began
+        self.kv_start_tokens = 0
         self.finish_step = -1
 
 

@@ -84,7 +84,7 @@ def sleep_wake(scene: Scene) -> Iterator[float]:
     for level in (1, 2):
         yield HEALTH_SECONDS
         workload.per_second = 0.0
-        yield TROUBLE_SECONDS / 3  # the last answers finish
+        yield TROUBLE_SECONDS / 3
         vllm.sleep(level)
         yield TROUBLE_SECONDS
         vllm.wake_up()

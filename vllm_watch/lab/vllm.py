@@ -71,10 +71,10 @@ class SimulatedVllm:
         self.http = HttpLog()
         self.incarnation = 0
         self.process_start_t = 0.0
-        self.created_t = 0.0  # of the engines' counters
+        self.created_t = 0.0
         self._ready_t: float | None = None
-        self._lingers_until_t = 0.0  # a stopped process exists until then
-        self._held: list[Request] = []  # while the API server hangs
+        self._lingers_until_t = 0.0
+        self._held: list[Request] = []
         self._next_engine = 0
         if serving:
             self.incarnation = 1
@@ -123,7 +123,7 @@ class SimulatedVllm:
         self.api_hung = self.dead = self.paused = self.draining = False
         self.sleep_level = 0
         for request in known:
-            if request.arrival_t > self.t:  # not sent yet
+            if request.arrival_t > self.t:
                 self._refuse(request, request.arrival_t)
                 continue
             request.finish_reason = "error"

@@ -182,7 +182,7 @@ def _lower(facts: Facts, free: int) -> Iterator[Fix]:
         )  # fmt: skip
 
 
-_USEFUL_TOKENS = 1024  # a shorter context is useless
+_USEFUL_TOKENS = 1024
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:

@@ -46,7 +46,7 @@ class ModelFiles:
     weights: int = 0
     bytes_total: int | None = None  # the checkpoint's, from its index or files
     bytes_here: int = 0
-    missing: tuple[str, ...] = ()  # in the index
+    missing: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()  # shorter than their header declares
     tokenizer: bool = True
     repository: str | None = None
@@ -56,14 +56,14 @@ class ModelFiles:
 class Software:
     """Read without running it."""
 
-    executable: str | None = None  # None: not in PATH
+    executable: str | None = None
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
-    plugins: bool = False  # may add flags
+    plugins: bool = False
     device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: unknown
     driver: str | None = None
-    forward_compatible: bool = False  # a cuda-compat library
+    forward_compatible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Facts:
 
     command: Command
     will_exec: bool = False
-    gpus: tuple[GpuHolders, ...] | None = None  # None: unreadable
+    gpus: tuple[GpuHolders, ...] | None = None
     gpus_text: str = ""
     commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted
     listeners: tuple[Listener, ...] | None = None

@@ -93,7 +93,7 @@ class Refusal:
 class Surroundings:
     """/proc in our PID namespace."""
 
-    parents: Mapping[int, int]  # of all processes
+    parents: Mapping[int, int]
     own_pid: int
 
 
@@ -101,7 +101,7 @@ class Sightings:
     """Confirms a plan over several samples."""
 
     def __init__(self) -> None:
-        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
+        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
         """True if unchanged for `CONFIRM_SECONDS`."""

@@ -41,7 +41,7 @@ class Ended:
     pid: int
     by: str | None = None  # "term" | "kill"
     after_seconds: float | None = None
-    state: str | None = None  # if it did not end
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Outcome:
 
     ended: tuple[Ended, ...]
     release: Release
-    trouble: str | None = None  # why aborted
+    trouble: str | None = None
     journaled: bool = True
 
     @property
@@ -64,8 +64,8 @@ class Reclaim:
     """`journal` None: not journaled."""
 
     plan: Plan
-    pins: Mapping[int, Pinned]  # by the victim's PID
-    gpus: Sequence[GpuSample]  # at confirmation
+    pins: Mapping[int, Pinned]
+    gpus: Sequence[GpuSample]
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str

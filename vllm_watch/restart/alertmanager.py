@@ -127,7 +127,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None  # resolved and firing again
+            known = None
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):

@@ -48,7 +48,7 @@ class PendingRequest:
     request: RestartRequest
     decision: Decision | None = None
     after_s: float = 0.0
-    attempt_id: str | None = None  # it can still be withdrawn
+    attempt_id: str | None = None
 
 
 class Dispatcher:

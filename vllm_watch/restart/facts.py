@@ -19,8 +19,8 @@ class Pause:
 class Peers:
     """Health of the target's group, in engines."""
 
-    healthy: int  # without the target, which is about to be restarted
-    total: int  # with the target
+    healthy: int
+    total: int
     unknown: int = 0  # no recent scrape; not healthy
 
 
@@ -45,8 +45,8 @@ class Facts:
     journal_refusal: str | None = None
     pause: Pause | None = None
     incident: Incident | None = None
-    stale: str | None = "it was not scraped"  # why not current
-    replaced: str | None = None  # why another process
+    stale: str | None = "it was not scraped"
+    replaced: str | None = None
     condition: str | None = None
     revoked: str | None = None  # why the requester's token is invalid
     silenced: bool = False
@@ -54,7 +54,7 @@ class Facts:
     start_failure: str | None = None  # from the log or a crash loop
     peers: Peers | None = None
     version_first_t: float | None = None
-    hook: Answer | None = None  # None: not asked yet
+    hook: Answer | None = None
     blockers: tuple[Answer, ...] | None = None
     gang: tuple[Answer, ...] | None = ()  # members restarted with it; None: not asked yet
     lock: Answer | None = None

@@ -40,14 +40,14 @@ class Probes:
 
     liveness_asked_seconds: float | None  # None: never
     starts: tuple[float, ...] = ()  # Unix seconds; container starts in recent requests
-    scraped_start_t: float | None = None  # by the last scrape
+    scraped_start_t: float | None = None
 
 
 @dataclass(slots=True)
 class Kill:
     """A server to be killed."""
 
-    started_t: float  # Unix seconds; compared by the probe
+    started_t: float
     until_s: float
     refused_before: bool  # refused connections from the beginning: a refusal proves nothing
     answers: int = 0
@@ -132,7 +132,7 @@ class Gates:
         answer = OK if failing_t is None else f"{WORDS[which]} {failing_t:.0f}"
         written = await self._is_written(gate, target, which, answer, source)
         if not written or failing_t is None or _failing_t(gate, which) != failing_t:
-            return None  # not on disk, or outdated
+            return None
         if which == LIVENESS and gate.kill is not None:
             gate.kill.answers += 1
         return failing_t
@@ -169,7 +169,7 @@ class Gates:
         try:
             await self._journal.note(entry)
         except JournalError:
-            return False  # logged by the journal
+            return False
         return True
 
     def _gate(self, target: str) -> _Gate:

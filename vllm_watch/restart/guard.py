@@ -21,7 +21,7 @@ CHECK_NAMES = (*(check.__name__ for check in (*CHECKS, *ASKED)), "approval")
 class Decision:
     """The guard's decision on a request."""
 
-    verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
+    verdict: str
     check: str | None  # for ASK: "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None

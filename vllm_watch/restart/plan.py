@@ -47,7 +47,7 @@ class PlanPublisher:
         self, board: Board, targets: Targets, dispatcher: Dispatcher, controls: Controls,
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
-        self.people = False  # tokens exist
+        self.people = False
         self.attempts: tuple[Attempt, ...] | None = None  # last week's; None: unknown
         self._board = board
         self._targets = targets

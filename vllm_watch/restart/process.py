@@ -17,7 +17,7 @@ class Process:
     pids: tuple[int, ...] = ()  # of its engines on this host, ascending
     start_time: float | None = None  # Unix seconds; the last process that answered
     restarts: int | None = None  # counter resets, all engines; None: never scraped
-    up: bool = False  # in this scrape
+    up: bool = False
     version: str | None = None
     models: tuple[str, ...] = ()  # from /v1/models: served model, then adapters
 

@@ -16,19 +16,19 @@ class RestartRequest:
 
     target: str
     group: str  # shares budget, cooldown and breaker
-    trigger: str  # of TRIGGERS
+    trigger: str
     reason: str
     asked_t: float  # Unix seconds
-    engine: str | None = None  # the incident's
+    engine: str | None = None
     incident_id: str | None = None
     kind: str | None = None
     cause: str | None = None
-    actor: str = "vllm-watch"  # token's name, or the watcher
+    actor: str = "vllm-watch"
     approved_by: str | None = None
     expires_t: float | None = None  # Unix seconds; void from then on
     schedule: str | None = None
     process: Process | None = None  # None: the incident's
-    override_reason: str | None = None  # overrides freezes and windows
+    override_reason: str | None = None
 
     @property
     def person(self) -> str | None:

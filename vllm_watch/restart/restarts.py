@@ -151,7 +151,7 @@ class Restarts:
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # the incident's own target requests all members
+                continue
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode
@@ -190,7 +190,7 @@ class Restarts:
     def _since(self, name: str, schedule: ScheduleSettings) -> float:
         now_t = time.time()
         if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
-            self._spawn(self._scheduled.note(name, schedule, now_t, now_t))  # from now on
+            self._spawn(self._scheduled.note(name, schedule, now_t, now_t))
         return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

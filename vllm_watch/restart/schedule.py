@@ -42,7 +42,7 @@ class Schedule:
 
     def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
         """`due` runs on the event loop: it must not block."""
-        self.fell_due: dict[tuple[str, str], float] = {}  # last due time
+        self.fell_due: dict[tuple[str, str], float] = {}
         self._due = due
         self._since = since
         self._timers: dict[str, _Timer] = {}

@@ -46,7 +46,7 @@ class Before:
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
-        else:  # 0.1
+        else:
             process = Process(start_time=kept["process_start_time"], restarts=kept["restarts"])
         return cls(process=process, throughput_ratio=ratio, kinds=kinds)
 

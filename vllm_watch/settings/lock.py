@@ -27,7 +27,7 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, each verified for ten minutes, make six. More unhealthy engines share a cause that restarts do not fix."""
+    Why: One at a time, each verified for ten minutes, make six. More share a cause that restarts do not fix."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
     """A holder must renew within this time; others take the lock after three times this. No hook may take longer.

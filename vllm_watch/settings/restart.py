@@ -48,7 +48,7 @@ class DrainSettings(Settings):
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
     """The longest wait until no request runs or waits.
-    Why: Together with the hook's own time it must fit the termination grace period."""
+    Why: With the hook's own time it must fit the termination grace period."""
 
 
 class VerifySettings(Settings):
@@ -59,8 +59,8 @@ class VerifySettings(Settings):
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """Time from the first tokens until throughput must equal that of a fresh engine.
-    Why: Caches are cold and the queue is long right after a start."""
+    """Time from the first tokens until throughput must equal a fresh engine's.
+    Why: Caches are cold and the queue is long after a start."""
 
 
 class RestartSettings(Sections):
@@ -99,11 +99,11 @@ class RestartSettings(Sections):
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Restarts of a group per hour.
-    Why: If a second is needed within an hour, the first did not help."""
+    Why: If a second is needed, the first did not help."""
 
     budget_per_day: int = Field(3, ge=0, le=1000)
     """Restarts of a group per day.
-    Why: A trouble that needs more is not cured by restarts."""
+    Why: A trouble that needs more is not cured by them."""
 
     peers: Literal["watched", "none"] = "watched"
     """`watched`: enough other targets of the group must be healthy; `none`: they do not matter.

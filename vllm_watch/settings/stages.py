@@ -1,4 +1,4 @@
-"""Settings of each stage, from the scrape to the log; every default has a reason."""
+"""Settings of each stage, from scrape to log."""
 
 from typing import Annotated, Any, Literal
 
@@ -45,7 +45,7 @@ class ScrapeSettings(Settings):
     )
     """Connect timeout; at most `timeout_seconds`.
     Default: 2, or `timeout_seconds` if shorter
-    Why: A healthy host accepts in time even after one lost packet (retransmitted after 1 second)."""
+    Why: A healthy host accepts in time even after a lost packet (retransmitted after 1 second)."""
 
     body_bytes_max: Bytes = 2 << 20
     """Maximum size of `/metrics`, after decompression.
@@ -58,7 +58,7 @@ class ScrapeSettings(Settings):
 
     api_key_file: FilePath | None = None
     """File with the key of vLLM's `--api-key`, reread when it changes.
-    Why: `/v1/models` needs it if vLLM has one. `/metrics` does not, but a proxy may: it gets the key after a 401 or 403."""
+    Why: `/v1/models` needs it; a proxy may need it for `/metrics`, and gets it after a 401 or 403."""
 
     tls_config: TlsConfig = TlsConfig()
 

@@ -1,6 +1,6 @@
 """Weekly windows that allow or forbid restarts; one belongs to the day on which it begins.
 
-At a DST change, an ambiguous time makes allowing windows shorter and forbidding windows longer.
+At a DST change, a time that exists twice or never makes allowing windows shorter and forbidding windows longer.
 Source: kured's time windows (days, hours, zone, over midnight); DST is our own."""
 
 import re

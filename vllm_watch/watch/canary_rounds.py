@@ -41,7 +41,7 @@ class CanaryRounds:
         self._task: asyncio.Task[None] | None = None
         self._result: Asked | None = None
         self._not_before_s = 0.0
-        self._due_s: dict[str, float] = {}  # by engine
+        self._due_s: dict[str, float] = {}
         self._logged_cause: str | None = None
 
     def take(self) -> Asked | None:
@@ -97,7 +97,7 @@ class CanaryRounds:
 
     def _trust(self, asked: Asked | None) -> bool:
         """It must have answered a canary well."""
-        if asked is None:  # none was sent
+        if asked is None:
             return True
         canary = asked.canary
         if not self._trusted:

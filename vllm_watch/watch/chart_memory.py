@@ -38,7 +38,7 @@ class ChartMemory:
         """The board shows them once their targets are added."""
         for part in await self._disk.open():
             if not _is_ours(part):
-                continue  # of another version
+                continue
             past = self._board.past.setdefault(part.target, Past())
             try:
                 if part.name == _DAY:

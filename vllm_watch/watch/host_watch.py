@@ -34,7 +34,7 @@ class ServerScrape:
     """Last scrape of one server."""
 
     up: bool = False
-    serves: bool = False  # exports an engine
+    serves: bool = False
     asleep: bool = False  # all engines, off the GPU
     start_time: float | None = None  # Unix seconds
     pids: frozenset[int] = frozenset()  # empty: unknown
@@ -77,7 +77,7 @@ class HostWatch:
         self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
         self._places: Mapping[str, Place] = {}
-        self._used_gpus: frozenset[str] = frozenset()  # of all targets
+        self._used_gpus: frozenset[str] = frozenset()
         self._detectors = host_detectors(thresholds)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)

@@ -55,7 +55,7 @@ class Memory:
         self._charts = charts
         self._board = board
         self._learnt: dict[str, Learnt] = {}
-        self._open: dict[str, Incident] = {}  # not shown yet
+        self._open: dict[str, Incident] = {}
         self._saved_s: dict[str, float] = {}
         self._opened_s = time.monotonic()
 

@@ -73,7 +73,7 @@ class Watch:
         self._own_restart = OwnRestart()
         self._states = States()
         self._adviser = Adviser(attention)
-        self._kept: dict[str, stored.Stored] = {}  # state of an earlier run, until scraped
+        self._kept: dict[str, stored.Stored] = {}
         self.failures: dict[str, str] = {}  # slug → last exception
 
     @property

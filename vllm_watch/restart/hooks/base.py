@@ -27,13 +27,13 @@ class Tools:
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""  # our own, if any
+    namespace: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
     unix_time: Callable[[], float] = time.time
     gates: Gates | None = None  # None: not in the daemon
-    watcher_url: str = ""  # the daemon's
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for it
+    watcher_url: str = ""
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)
     watcher_tls: ssl.SSLContext | bool = True
 
 
@@ -77,7 +77,7 @@ class HookResult:
     """The result of one call."""
 
     outcome: str
-    text: str  # without secrets
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ class Ended:
     status: int | None = None  # or minus the signal; None: unknown
     unable: str | None = None  # why not started: certainly nothing was done
     timed_out: bool = False
-    left: int = 0  # processes not ended
-    tail: str = ""  # redacted
+    left: int = 0
+    tail: str = ""
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:

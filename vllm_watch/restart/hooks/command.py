@@ -8,7 +8,7 @@ from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
 TRY_AGAIN_STATUS = 75  # sysexits.h EX_TEMPFAIL: nothing was done
-ENDING_SECONDS = 8.0  # to end it, after the timeout
+ENDING_SECONDS = 8.0
 
 
 class Hook:

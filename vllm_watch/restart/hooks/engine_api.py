@@ -18,7 +18,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0
-_ANSWER_BYTES_MAX = 1 << 20  # usually 10 KB
+_ANSWER_BYTES_MAX = 1 << 20
 _ERROR_BYTES_MAX = 2000
 _OK = 200
 
@@ -30,7 +30,7 @@ class Container:
     id: str
     name: str
     status: str  # "running", "exited", "restarting", "paused" …
-    restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
+    restart_policy: str
     started_t: float | None  # Unix seconds
     pid: int | None  # of its main process, in the host's namespace
 

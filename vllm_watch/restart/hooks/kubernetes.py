@@ -23,7 +23,7 @@ WAIT_SECONDS = 10.0
 TRIES_MAX = 4
 """A patch may conflict: the status changes with each pod."""
 
-_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
+_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -119,7 +119,7 @@ class Hook:
 class _Act:
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # sent; may have taken effect
+        self.begun = False
         self._accepted = ""
         self._forbidden = ""
 
@@ -206,7 +206,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # accepted already
+                answer = Answer(_SERVER_ERRORS, {})
             if answer.status == _GONE:
                 return
             found = answer.document

@@ -100,7 +100,7 @@ def _find(
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
-    if not is_server(facts.cmdline):  # a zombie
+    if not is_server(facts.cmdline):
         return False
     parent = all_.get(facts.ppid or 0)
     return parent is None or not is_server(parent.cmdline)

@@ -21,9 +21,9 @@ class Unit:
 
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
-    active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
-    sub_state: str  # "running", "auto-restart", "dead" …
-    result: str  # "success", "start-limit-hit" …
+    active_state: str
+    sub_state: str
+    result: str
     restart: str
     restarts: int | None
     main_pid: int | None  # in the host's namespace

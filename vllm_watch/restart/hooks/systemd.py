@@ -81,7 +81,7 @@ class Hook:
             try:
                 now = await self._show(call)
             except HookError:
-                now = None  # systemd may be busy
+                now = None
             if now is not None and now.invocation not in ("", invocation):
                 return
             await asyncio.sleep(_POLL_SECONDS)

@@ -21,7 +21,7 @@ class Held:
 
     held: bool | None  # None: no answer, never a yes
     text: str
-    others: tuple[Attempt, ...] = ()  # of all users, as stored in the lock
+    others: tuple[Attempt, ...] = ()
 
 
 class Lock(Protocol):

@@ -25,7 +25,7 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # owner of the address; "": anywhere
+    host: str
     trigger: str
     state: str
     began_t: float  # Unix seconds

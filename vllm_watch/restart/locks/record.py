@@ -38,7 +38,7 @@ class Slot:
     holder: str
     attempt_id: str
     ttl_seconds: float
-    beat: int = 0  # renewal counter
+    beat: int = 0
     rest_t: float | None = None  # Unix seconds: release, by the holder's clock; None: held
     rest_seconds: float = 0.0
 
