@@ -1,7 +1,6 @@
 """Answers to probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness).
 
-Each answer other than "ok" carries the server's start time, which the probe compares with its container: a late or repeated one
-is harmless. Anything unknown is "ok"."""
+"kill" and "no" carry the server's start time, which the probe compares with its container: a late one is harmless. Anything unknown is "ok"."""
 
 import asyncio
 import time

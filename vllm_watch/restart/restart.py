@@ -3,9 +3,9 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is ahead of the action: `intent` was certainly not called, `calling` may have been, and is never called again. A scrape begun after
-the drain must find the process decided on. After the call a disk error only delays the record (pending_writes.py). Ranks of a gang wait for each
-other at start: one `calling`, hooks called together."""
+The disk is ahead of the action: `intent` was certainly not called, `calling` may have been, and is never called again.
+A scrape begun after the drain must find the process decided on. After the call a disk error only delays the record (pending_writes.py).
+Ranks of a gang wait for each other at start: one `calling`, hooks called together."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,6 @@
 """A lock between watchers of one host: a small file of slots, holders and expiry times in CLOCK_BOOTTIME.
 
-A file from before a reboot is empty; an unreadable one never permits. No attempts: watchers of one host that share engines share a state folder, or
-none."""
+A file from before a reboot is empty; an unreadable one never permits. Attempts are not recorded."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,8 @@
 """The shared record of a lock, and its users' changes. Pure; the Kubernetes lock and its simulation run this code.
 
-Replaced as a whole by a writer that read its latest version, so concurrent writers cannot exceed a limit. A slot is free once seen
-unchanged for three TTLs on our own clock (locks/base.py). Only rests and hours use wall clocks, with a tolerance: with one far off, they
-last until seen that long. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime."""
+A writer that read its latest version replaces it as a whole, so no limit is exceeded. A slot is free once seen unchanged for three TTLs
+on our own clock (locks/base.py); rests and hours use wall clocks, with a tolerance.
+Source: k8s.io/client-go/tools/leaderelection, observedRenewTime."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
