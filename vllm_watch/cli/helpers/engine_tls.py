@@ -1,4 +1,4 @@
-"""TLS to an engine: the keys of `scrape.tls_config` as arguments."""
+"""`scrape.tls_config` as arguments."""
 
 import argparse
 
@@ -18,5 +18,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return them for `config.load`."""
+    """For `config.load`."""
     return {key: getattr(arguments, key) for key in _KEYS if getattr(arguments, key)}
