@@ -1,7 +1,4 @@
-"""A target's last 24 hours: the worst state in each of CELLS spans, about 1.2 KB.
-
-A span is healthy only if seen healthy for half of it; unscraped is unknown.
-"""
+"""A target's last 24 hours: the worst state in each of CELLS spans, 1.2 KB. Healthy only if seen so for half of it; unscraped is unknown."""
 
 from array import array
 from collections.abc import Iterable
@@ -20,7 +17,7 @@ _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the index into STATES; down, starting or unknown targets are healthy only after an answer."""
+    """In STATES; healthy only after an answer."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -33,7 +30,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Oldest first, from Unix time `t`; `seconds` each."""
+    """Oldest first, from Unix `t`; `seconds` each."""
 
     t: float
     seconds: float
@@ -46,7 +43,7 @@ class Day:
     __slots__ = ("_healthy_s", "_numbers", "_worst")
 
     def __init__(self) -> None:
-        self._numbers = array("q", [-1]) * CELLS  # span number since 1970
+        self._numbers = array("q", [-1]) * CELLS  # since 1970
         self._worst = bytearray(CELLS)
         self._healthy_s = array("f", [0.0]) * CELLS
 
@@ -55,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
@@ -66,7 +63,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add a scrape's state, valid for `seconds`."""
+        """Valid for `seconds`."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:
@@ -76,7 +73,7 @@ class Day:
             self._healthy_s[cell] += seconds
 
     def cells(self, t: float) -> Cells:
-        """Up to and including the span of `t`."""
+        """To the span of `t`."""
         last = int(t // CELL_SECONDS)
         first = last - CELLS + 1
         states = (STATES[self._state(number, t)] for number in range(first, last + 1))

@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass, field
 
-# It answered, so not an error; but gave no reading, so not a success.
+# It answered without a reading: neither error nor success.
 _NEITHER = frozenset({"no_driver"})
 
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Calls to one source since the watcher started."""
+    """Since the watcher started."""
 
-    outcome: str = ""  # of the last call
+    outcome: str = ""
     last_call_timestamp_seconds: float | None = None
     last_success_timestamp_seconds: float | None = None
-    duration_seconds: float | None = None  # of the last call
+    duration_seconds: float | None = None
     calls: int = 0
-    errors: dict[str, int] = field(default_factory=dict)  # by outcome, except "ok"
+    errors: dict[str, int] = field(default_factory=dict)  # by outcome, not "ok"
 
     def count(self, outcome: str, duration_seconds: float, at: float) -> None:
         self.outcome = outcome
@@ -30,16 +30,16 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the watcher started."""
+    """Since the start."""
 
     folder: str
-    ok: bool = True  # at the last attempt
+    ok: bool = True  # last attempt
     because: str | None = None
     last_success_timestamp_seconds: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # by reason
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """`reason` and `because` are None after a success."""
+        """None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t
@@ -47,23 +47,23 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count lost entries of the charts' file; the state file reports failed writes of both."""
+        """Lost chart entries; the state file reports failed writes."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
 class WebHealth:
-    """The web configuration since the start."""
+    """Since the start."""
 
     file: str
-    problem: str | None = None  # why the current file is not used
+    problem: str | None = None  # why the file is not used
     remedy: str | None = None
     last_success_timestamp_seconds: float | None = None
 
     @property
     def because(self) -> str | None:
-        """Return why an older configuration is in use, and the remedy."""
+        """Why an older one is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"
@@ -74,17 +74,17 @@ NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 @dataclass(slots=True)
 class NotifierHealth:
-    """One notifier since the start."""
+    """Since the start."""
 
     kind: str
-    ok: bool | None = None  # of the last try; None: none yet
+    ok: bool | None = None  # last try; None: none
     because: str | None = None
-    queue: int = 0  # unsent notifications
+    queue: int = 0
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Count results; an empty outcome updates only the queue length."""
+        """Empty outcome: only the queue."""
         self.queue = queue
         if not outcome:
             return

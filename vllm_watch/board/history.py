@@ -1,8 +1,4 @@
-"""The last hours of one engine's charted signals, small enough for a thousand engines.
-
-Charts without a Prometheus: for each of SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each,
-14.4 KB per engine. Anything longer belongs in a Prometheus.
-"""
+"""One engine's charted signals: per SPANS, POINTS points of eight 32-bit floats with times, 4.8 KB, 14.4 KB per engine. Longer belongs in a Prometheus."""
 
 import copy
 import math
@@ -24,22 +20,22 @@ CHARTED: Mapping[str, str] = {
     "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
     "step_time_seconds": "step_time_seconds",
 }
-"""Charted name → attribute of EngineSignals."""
+"""Name → EngineSignals attribute."""
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
+POINTS = 120  # 5 s in 10 minutes: a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
-"""Format tag; other tags are not read."""
+"""Other tags are not read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
 
 @short_record
 class Charts:
-    """Frozen charts of the `seconds` before Unix time `t`."""
+    """The `seconds` before Unix `t`."""
 
     t: float
     seconds: float
@@ -47,12 +43,12 @@ class Charts:
 
 
 def ring_seconds(seconds: float) -> float:
-    """Return the shortest span that covers `seconds`, else the longest."""
+    """The shortest that covers `seconds`, else the longest."""
     return next((span for span in SPANS if span >= seconds), SPANS[-1])
 
 
 class History:
-    """One engine's rings, one for each of SPANS."""
+    """One per SPANS."""
 
     __slots__ = ("_rings",)
 
@@ -61,13 +57,13 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """Add a point. A clock that was set back clears the rings."""
+        """A clock set back clears all."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
 
     def ring(self, seconds: float) -> "Ring":
-        """Return the ring as of ring_seconds."""
+        """By ring_seconds."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
     def export(self) -> bytes:
@@ -75,7 +71,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -85,7 +81,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points; a step keeps the newest, or the `mean` of known values."""
+    """At most POINTS; a step keeps the newest, or the `mean` of known values."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -97,21 +93,21 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # values in the newest point
-        self._next = 0  # next index of a full ring
+        self._known = [0] * len(CHARTED)  # newest point
+        self._next = 0  # of a full ring
 
     def frozen(self) -> "Ring":
         return copy.deepcopy(self)
 
     def export(self) -> bytes:
-        """Number of points, times, values, oldest first."""
+        """Count, times, values, oldest first."""
         width, first = len(CHARTED), self._next
         times = self._times[first:] + self._times[:first]
         values = self._values[first * width :] + self._values[: first * width]
         return bytes((len(times),)) + times.tobytes() + values.tobytes()
 
     def restore(self, data: bytes) -> bytes:
-        """Return the rest of `data`. Raises ValueError."""
+        """Return the rest. Raises ValueError."""
         size, width = data[0] if data else 0, len(CHARTED)
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
@@ -126,7 +122,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """Add a point: values in the order of CHARTED; NaN is unknown."""
+        """In the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -160,7 +156,7 @@ class Ring:
         return joined
 
     def series(self, now: float) -> Series:
-        """Return times, oldest first, and values by signal."""
+        """Times, oldest first, and values by signal."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
         order = [i for i in order if now - self._times[i] <= self.seconds]

@@ -1,4 +1,4 @@
-"""Open incidents, recently ended ones, and counts."""
+"""Open and recently ended incidents, counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,24 +7,24 @@ from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
-RESOLVED_MAX = 200  # some hours of a bad day; older ones are in the log
+RESOLVED_MAX = 200  # hours of a bad day
 
 
 @dataclass(slots=True)
 class TargetIncidents:
-    """One target's open incidents by id, and totals by kind."""
+    """Open by id, totals by kind."""
 
     open: dict[str, Incident] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
 class Incidents:
-    """All open incidents, and the last RESOLVED_MAX ended."""
+    """Open, and the last RESOLVED_MAX ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}  # by id
-        self._resolved: dict[str, Incident] = {}  # by id, in order of their ends
-        self._charts: dict[str, Charts] = {}  # by id, of resolved incidents
+        self._resolved: dict[str, Incident] = {}  # in order of ends
+        self._charts: dict[str, Charts] = {}  # resolved
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         incident = event.incident
@@ -39,7 +39,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Update an open incident without an event; return True if it changed."""
+        """Without an event; return True if it changed."""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False
@@ -47,7 +47,7 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """Add ended incidents, oldest end first."""
+        """Oldest end first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)
@@ -65,9 +65,9 @@ class Incidents:
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """Return it, or None if unknown or ended too long ago."""
+        """None if ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """Return open ones in display order, then ended ones, newest first."""
+        """Open in display order, then ended, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

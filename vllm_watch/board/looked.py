@@ -1,24 +1,23 @@
-"""A scrape's time by both clocks, and its freshness."""
+"""A scrape by both clocks, and its freshness."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""At five scrapes a second a busy watcher may be this late."""
+"""At five scrapes a second the watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift apart by milliseconds a minute: a larger step is a set clock or a sleep (which stops the monotonic
-clock)."""
+"""Clocks drift by milliseconds a minute: more is a set clock or a sleep (which stops the monotonic)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Both clocks at the start of a scrape."""
+    """At its start."""
 
-    t: float  # Unix seconds
+    t: float  # Unix
     monotonic_s: float
     fresh_seconds: float
-    pids: frozenset[int] = frozenset()  # engines' known processes here
+    pids: frozenset[int] = frozenset()  # engines' here
 
     @classmethod
     def now(cls) -> "Looked":
@@ -27,13 +26,13 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Return a copy valid for two intervals and the duration of two scrapes."""
+        """Valid for two intervals and two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why it must not be acted on, or None."""
+        """Why not to act on it."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,4 +1,4 @@
-"""Restarts per target: requests, blockers, attempts. The fields are the API's keys; a gate is a check of the guard."""
+"""Restarts per target, by the API's keys; a gate is a check of the guard."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ PAST_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A refusal by one of the guard's checks."""
+    """A refusal."""
 
-    gate: str  # slug
+    gate: str
     text: str
     until_timestamp_seconds: float | None = None  # None: not by time alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One restart request and its last decision."""
+    """With its last decision."""
 
-    trigger: str  # "incident" | "schedule" | "alertmanager"
+    trigger: str
     reason: str
     asked_timestamp_seconds: float
     incident_id: str | None = None
@@ -28,15 +28,15 @@ class Waiting:
     approved_by: str | None = None
     expires_timestamp_seconds: float | None = None
     verdict: str | None = None
-    gate: str | None = None  # the check that decided
+    gate: str | None = None  # it decided
     text: str = "not decided yet"
     until_timestamp_seconds: float | None = None
-    gates: tuple[Gate, ...] = ()  # all that refuse, in order
+    gates: tuple[Gate, ...] = ()  # that refuse, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown:
-    """One attempt, current or ended."""
+    """Current or ended."""
 
     id: str
     state: str
@@ -44,7 +44,7 @@ class AttemptShown:
     reason: str
     actor: str
     hook: str
-    text: str  # progress or result
+    text: str
     began_timestamp_seconds: float
     called_timestamp_seconds: float | None = None
     ended_timestamp_seconds: float | None = None
@@ -54,7 +54,7 @@ class AttemptShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """All restarts are paused by an operator."""
+    """By an operator."""
 
     actor: str
     reason: str
@@ -63,26 +63,26 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPlan:
-    """One target's restarts."""
+    """One target's."""
 
     mode: str
     hook: str
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
-    last: AttemptShown | None = None  # including dry runs
-    past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
+    last: AttemptShown | None = None  # with dry runs
+    past: tuple[AttemptShown, ...] = ()  # newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = None  # why it cannot be written: nothing is restarted then
-    breaker: str | None = None  # why only an operator may retry
+    journal_trouble: str | None = None  # then nothing is restarted
+    breaker: str | None = None  # only an operator may retry
     budget_remaining: int | None = None  # of its group; None: unknown
-    payoff_ratio: float | None = None  # of the last measured restart
+    payoff_ratio: float | None = None  # last measured
     next_scheduled_timestamp_seconds: float | None = None
 
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Counts since the start."""
+    """Since the start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)  # by blocker
@@ -90,7 +90,7 @@ class RestartCounts:
 
 @dataclass(slots=True)
 class RestartState:
-    """State of the whole watcher."""
+    """Of the watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None

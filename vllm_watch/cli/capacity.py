@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: compute whether a model fits."""
+"""`vllm-watch capacity`: does a model fit?"""
 
 import argparse
 import json

@@ -99,7 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _answers(config: Config) -> bool:
-    """Return True if all are vLLM."""
     neighbours = Neighbours(ProcessListing(config.procfs), config.procfs)
     once = asyncio.Semaphore(_ASKED_AT_ONCE)
     async with http.new_session() as session:
@@ -125,7 +124,7 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """Return their checks. Raises InvalidConfigError with all problems."""
+    """Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []
@@ -164,7 +163,7 @@ def _in_words(file: Path, config: Config) -> str:
 
 
 def _schedules(config: Config) -> str:
-    """Return zone, next restart and next permitting window per target."""
+    """Zone, next restart and permitting window per target."""
     lines, now_t = [], time.time()
     for target in config.targets:
         restart = config.restart_for(target)
@@ -183,7 +182,7 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    """Return the first permitted window's opening, if later."""
+    """The first window, if later."""
     allowed = tuple(map(windows.parse, restart.windows))
     opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:

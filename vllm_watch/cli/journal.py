@@ -1,4 +1,4 @@
-"""`vllm-watch journal`: list actions, actors, reasons and results."""
+"""`vllm-watch journal`: actions, actors, reasons, results."""
 
 import argparse
 import asyncio

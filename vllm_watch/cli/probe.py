@@ -1,9 +1,5 @@
-"""`vllm-watch probe`: a container's health check or exec probe of the local watcher.
-
-It does not know the configuration: it detects TLS, sends no password (`/-/healthy` needs none) and verifies no
-certificate, as it sends no secrets. If a client certificate is required, the server's part of the handshake counts:
-its event loop must produce it.
-"""
+"""`vllm-watch probe`: a health check of the local watcher without its configuration: it detects TLS, sends no password (`/-/healthy` needs none) and
+verifies no certificate, as it sends no secrets. Where client certificates are required the server's handshake counts: its event loop produces it."""
 
 import argparse
 import contextlib
@@ -30,7 +26,7 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = 2.0  # twice, without and with TLS, within the image's 5 s
+_SECONDS = 2.0  # twice within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
@@ -75,7 +71,7 @@ def _address(url: str) -> tuple[str, str, int]:
 
 
 def _asked(scheme: str, host: str, port: int) -> str:
-    """Return why not, or ""."""
+    """Why not, or ""."""
     try:
         status = _status(scheme, host, port)
     except TimeoutError:
@@ -101,7 +97,7 @@ def _status(scheme: str, host: str, port: int) -> int:
 
 
 def _shakes_hands(host: str, port: int) -> bool:
-    """Return True if a ClientHello is answered."""
+    """A ClientHello is answered."""
     outgoing = ssl.MemoryBIO()
     mine = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -115,7 +111,7 @@ def _shakes_hands(host: str, port: int) -> bool:
 
 
 def _context() -> ssl.SSLContext:
-    """Trust any server: nothing confidential is sent."""
+    """Nothing confidential is sent."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE

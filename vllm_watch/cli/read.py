@@ -99,7 +99,7 @@ def _of_file(source: str) -> Reading:
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    """Return the reading, or what answered instead. Raises WatchError."""
+    """Raises WatchError."""
     config = load(
         None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
     )
@@ -119,7 +119,7 @@ def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """NaN and infinities become null."""
+    """NaN, infinities: null."""
     return {
         "vllm": reading.vllm,
         "why_not": reading.why_not,

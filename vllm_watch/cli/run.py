@@ -32,8 +32,7 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
-its time. This costs some megabytes."""
+"""Python's 700 are one round of scrapes, almost without garbage: collecting took a twentieth of its time. Costs megabytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # of one server, not of any found
+        if config.engine_log is not None:  # one server's
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -107,24 +106,24 @@ def _check_folders(config: Config) -> None:
 
 
 def _refuse_empty(path: Path) -> None:
-    """An empty file is probably being written: it would end the watch of every target."""
+    """It is probably being written: it would end every watch."""
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
-        return  # `load` reports the error
+        return
     if empty:
         cause = f"{path} is empty, as a file is that is just being written"
         raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
 def collect_rarely() -> None:
-    """Collect rarely, and never modules, which last as long as the process."""
+    """And never modules, which last."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
-    """Run the daemon in this process."""
+    """In this process."""
     allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()

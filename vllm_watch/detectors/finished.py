@@ -1,7 +1,4 @@
-"""Lengths and preemptions of recent requests. A helper of `throughput_collapse`.
-
-If the requests have changed, the engine has not.
-"""
+"""Lengths and preemptions of recent requests, for `throughput_collapse`: if they changed, the engine has not."""
 
 from collections.abc import Sequence
 
@@ -9,25 +6,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
-"""Averaging time of finished requests' lengths."""
+"""Averages finished lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""For a mean length: the first requests to finish were nearly done."""
+"""The first to finish were nearly done."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Late finishers are all of today's kind, so fewer suffice."""
+"""Late finishers are all of today's kind."""
 
 LATE_LIVES = 2.0
-"""Earlier requests have left after this many usual times in the engine."""
+"""Usual times in the engine until earlier ones have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of that: preemptions and longer steps delay them."""
+"""Its bounds: preemptions and longer steps delay them."""
 
 PREEMPTED_MIN = 0.5
-"""Rest of one preemption after LENGTH_HALF_SECONDS."""
+"""Left of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""Times a whole request's usual length."""
+"""Times a usual request."""
 
 
 class Finished:
@@ -61,7 +58,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
+    """Time until finished requests are of the trouble's time. `life_seconds`: of a usual one."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 
@@ -69,7 +66,7 @@ class LongPrompts:
     """Recent prompts far longer than fresh requests."""
 
     def __init__(self) -> None:
-        self.tokens = 0.0  # of all of them
+        self.tokens = 0.0
         self._prompts = 0.0
 
     def export_state(self) -> list[float]:
@@ -79,7 +76,7 @@ class LongPrompts:
         self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        """`request_tokens`: of a request when fresh."""
+        """`request_tokens`: of a fresh one."""
         keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
         if not block.prompts or block.prompted is None or request_tokens is None:

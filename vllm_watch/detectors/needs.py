@@ -1,8 +1,4 @@
-"""Inputs that detectors need or benefit from, against those of a target.
-
-Without a need a detector is blind; without an optional input it sees partly, and reports the loss. Detectors declare
-`NEEDS`, by names of `signals.inputs`.
-"""
+"""Inputs that detectors need, or report partial sight without, by names of `signals.inputs`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +13,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Inputs of which one suffices, and the loss without any."""
+    """One suffices; the loss without any."""
 
     any_of: tuple[str, ...]
     without: str
@@ -33,14 +29,14 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """Return all by slug."""
+    """By slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """Return how well a detector sees on this target."""
+    """How well a detector sees."""
     lost = [need for need in needs.must if _lost(need, inputs)]
     if lost and inputs.why_not is not None:
         return Sight("blind", inputs.why_not)
@@ -53,7 +49,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Return True if the last poll carried enough to report health."""
+    """The last poll carried enough to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
@@ -85,7 +81,7 @@ class Sights:
     """How well each detector of one target sees."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
-        """None: all, host detectors included."""
+        """None: all."""
         known = needs_of_all()
         self._needs = {
             each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
@@ -107,12 +103,12 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Withdraw judgements of a detector without its needs."""
+        """Withdraw judgements without their needs."""
         if not self._needs[slug].must:
             return verdicts
         return [
             verdict
-            # A missing input may itself be the finding: a lost GPU.
+            # A missing input may be the finding: a lost GPU.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

@@ -1,8 +1,5 @@
-"""Authorization of changes: named bearer tokens from files, compared in constant time.
-
-After a few wrong tokens an address gets 429, and logging pauses. Valid tokens always pass, so a guesser cannot lock an
-owner out: tokens are too long to guess, and comparing takes microseconds.
-"""
+"""Changes need named bearer tokens, compared in constant time. After wrong ones an address gets 429 and is logged less; valid tokens always pass, so no
+guesser locks an owner out."""
 
 import hashlib
 import hmac
@@ -21,16 +18,16 @@ from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Wrong tokens per address and minute."""
+"""Wrong ones per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Requests per token and minute: people send a few, a looping script thousands."""
+"""Per token: people send a few, a loop thousands."""
 
 ALERTS_MAX = 600
-"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
+"""A group every few seconds, some hundred in an outage."""
 
 CALLERS_MAX = 1024
-"""Addresses with failures; the oldest are dropped."""
+"""The oldest are dropped."""
 
 
 class Auth:
@@ -46,7 +43,7 @@ class Auth:
         return bool(self._tokens)
 
     def actor(self, request: web.Request, right: str) -> str | web.Response:
-        """Return the token's name, or a refusal."""
+        """The token's name, or a refusal."""
         caller = request.remote or "unknown"
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None
@@ -63,7 +60,7 @@ class Auth:
         return self.too_fast(found.name, right) or found.name
 
     def too_fast(self, actor: str, right: str) -> web.Response | None:
-        """Count a request; return a refusal above the limit."""
+        """Return a refusal above the limit."""
         alerts = right == "alertmanager"
         asked = self._asked.setdefault(actor, deque())
         now_s = time.monotonic()
@@ -72,13 +69,13 @@ class Auth:
         if len(asked) >= (ALERTS_MAX if alerts else CHANGES_MAX):
             wait = CHANGES_SECONDS - (now_s - asked[0])
             text = f"{actor} has asked {len(asked)} times in {CHANGES_SECONDS:g} s"
-            # Alertmanager retries a 5xx but not a 429.
+            # Alertmanager retries a 5xx, no 429.
             return _slower(text, wait, 503 if alerts else 429)
         asked.append(now_s)
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Compare every token: constant time."""
+        """Constant time."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
@@ -120,4 +117,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # raw bytes
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]

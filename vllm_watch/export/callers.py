@@ -1,8 +1,4 @@
-"""A foreign page in an operator's browser must not reach a watcher on loopback.
-
-It can make the browser request http://127.0.0.1 (and, by DNS rebinding, read the response), but carries its own name
-in Host or Origin.
-"""
+"""No foreign page in an operator's browser may reach a watcher on loopback: by http://127.0.0.1 or DNS rebinding. Its own name stands in Host or Origin."""
 
 import ipaddress
 import re
@@ -23,7 +19,7 @@ _OF_CLIENTS = re.compile(
     r"|expect|from|host|keep-alive|last-event-id|origin|pragma|priority|range|referer|save-data|te|trailer|transfer-encoding"
     r"|upgrade|upgrade-insecure-requests|user-agent|x-prometheus-scrape-timeout-seconds|x-requested-with"
 )
-"""Headers that curl, browsers, probes and Prometheus send, in lower case."""
+"""Of curl, browsers, probes and Prometheus, lower case."""
 
 PORT_MAX = 65_535
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::([0-9]{1,5}))?")
@@ -31,22 +27,18 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Return True for loopback without a proxy."""
+    """Loopback without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Return True unless it looks like a client's own request: a proxy's address is not its callers'.
-
-    Proxies' headers (X-Real-IP, CF-Connecting-IP, Via …) are too many to list: any header that clients do not send
-    counts as a proxy's. Proxies without one often speak HTTP/1.0 (nginx's default), unlike current clients.
-    """
+    """Any header that clients do not send is a proxy's (X-Real-IP, CF-Connecting-IP, Via …: too many to list), as is HTTP/1.0 (nginx's default)."""
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return accepted Host names; None (any) on a network address without configured names, as they are unknown."""
+    """None (any) on a network address without configured names."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -54,14 +46,14 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Make the middleware against other Hosts and cross-site changes."""
+    """Against other Hosts and cross-site changes."""
     hosts = allowed_hosts(bound, names)
     # Anyone can point a name at us; an address was typed.
     by_address = not is_loopback(bound)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.raw_path.startswith("/"):  # absolute form, as for a proxy
+        if not request.raw_path.startswith("/"):  # absolute form, as to a proxy
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
@@ -73,7 +65,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # Probes are recorded: a cross-site request is not one.
+        # Probes are recorded; cross-site requests are none.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)
@@ -83,10 +75,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """Refuse a cross-site change, which a browser sends with credentials.
-
-    Browsers mark it by Origin or Sec-Fetch-Site; older ones send cross-site bodies only as a form would.
-    """
+    """A browser sends credentials, marked by Origin or Sec-Fetch-Site; older ones send cross-site bodies as a form."""
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
@@ -111,6 +100,6 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the name or address of a HOST:PORT, else None."""
+    """Of a HOST:PORT."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

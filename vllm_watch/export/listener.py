@@ -1,8 +1,4 @@
-"""Accepts connections within a limit that leaves room for others.
-
-A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
-next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
-"""
+"""Accepts connections within a limit: scrapes need descriptors, so slow clients have time limits, and a new connection replaces the longest idle."""
 
 import asyncio
 import errno
@@ -18,16 +14,16 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the limit on descriptors, usually 1024."""
+"""Half of the descriptors, usually 1024."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""One address or proxy leaves room for others."""
+"""Leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # to a complete head
-IDLE_SECONDS = 90.0  # to the next request's end; the server closes idle ones before
+FIRST_REQUEST_SECONDS = 10.0  # complete head
+IDLE_SECONDS = 90.0  # to the next request's end
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
-_NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
+_NO_ROOM_SECONDS = 0.2  # until the next accept
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = structlog.get_logger()
@@ -36,17 +32,17 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # connected, or last response ended
-    asked: bool = False  # has sent a whole request
+    since_s: float  # connected, or last response
+    asked: bool = False  # a whole request
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
-    taken: socket.socket | None = None  # until the transport has it
+    taken: socket.socket | None = None
     handler: RequestHandler | None = None
 
 
 class Listener:
-    """One socket and its connections."""
+    """One socket."""
 
     def __init__(
         self,
@@ -54,7 +50,7 @@ class Listener:
         server: web.Server,
         context: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`context` is called per connection: renewed certificates apply to the next one."""
+        """`context` per connection: certificates are renewed."""
         self._bound = bound
         self._server = server
         self._context = context
@@ -70,7 +66,7 @@ class Listener:
         ]
 
     async def stop(self) -> None:
-        """The server finishes open requests."""
+        """Open requests are finished."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -78,14 +74,13 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note a complete head."""
+        """A complete head."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note its response's end."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -103,7 +98,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # client gone, or no descriptors left
+            except OSError as error:  # client gone, or no descriptors
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -157,7 +152,7 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """Close the longest idle connection; False: none is idle."""
+        """The longest idle; False: none."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -184,7 +179,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close those without a request in time, which aiohttp would keep forever."""
+        """aiohttp would keep them forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -208,15 +203,15 @@ _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits heads. `answers`: in progress, and ended."""
+    """`answers`: in progress, and ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = None  # responses ended when a head was complete: its body follows
+        self._over: int | None = None  # when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # of an incomplete head
-        self._tail = b""  # of the previous piece
+        self._bytes = 0  # incomplete head
+        self._tail = b""
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]

@@ -1,7 +1,4 @@
-"""The endpoints that make changes; none without a token.
-
-They pass small JSON bodies with actor and source to the guard, which decides result and text.
-"""
+"""Endpoints that make changes; none without a token. The guard decides."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,11 +24,11 @@ MINUTES_MAX = 60 * 24 * 30
 
 
 Reply = tuple[int, Mapping[str, Any]]
-"""HTTP status and JSON."""
+"""Status, JSON."""
 
 
 class Operators(Protocol):
-    """WatchError is a refusal (400), JournalError retryable (503)."""
+    """WatchError refuses (400), JournalError is retryable (503)."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -42,24 +39,24 @@ class Operators(Protocol):
         """Approve the restart that an incident waits for."""
 
     async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
-        """Prevent restarts for this incident."""
+        """For this incident."""
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """Pause restarts; `minutes` None: until resumed."""
+        """`minutes` None: until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """End a pause, close breakers."""
+        """Also close breakers."""
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        """Take Alertmanager's webhook."""
+        """Alertmanager's webhook."""
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
-"""Sends a test message through this notifier. Raises WatchError."""
+"""Raises WatchError."""
 
 
 class OperatorApi:
-    """The handlers; without `operators` nothing can be restarted."""
+    """Without `operators` nothing can be restarted."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
@@ -100,7 +97,7 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # not done; Alertmanager retries
+            except JournalError as error:  # Alertmanager retries
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
@@ -152,7 +149,7 @@ class OperatorApi:
 
 
 class _Body:
-    """A small JSON object of known keys only."""
+    """Known keys only."""
 
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
@@ -164,8 +161,7 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        # Terminals obey control characters, and a lone surrogate, possible in JSON escapes, cannot be encoded in the
-        # journal.
+        # Terminals obey control characters; a lone surrogate cannot be encoded.
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
@@ -198,7 +194,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """Read Alertmanager's large body, after its token was checked."""
+    """After its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""The page's files and runbooks, and a digest: open pages reload when it changes."""
+"""The page's files; open pages reload when their digest changes."""
 
 import hashlib
 from functools import lru_cache
@@ -14,13 +14,13 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """Return the page's files by name."""
+    """By name."""
     return _of("page")
 
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
+    """By name, rendered by docs/generate_runbooks.py."""
     return _of("runbooks")
 
 
@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Return a digest of the page's files."""
+    """Of the page."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -1,9 +1,5 @@
-"""Basic auth for readers, by the web configuration's users.
-
-bcrypt is slow on purpose: verified credentials are cached (as a keyed digest), so scrapes cost nothing. One thread
-hashes; an address's tries are serialized, and paused after failures. Guessers cost little, and a valid password is
-always accepted in turn.
-"""
+"""Basic auth of readers. bcrypt is slow on purpose: verified credentials are cached as a keyed digest. One thread hashes; an address's tries are
+serialized, and paused after failures; a valid password always passes in turn."""
 
 import asyncio
 import base64
@@ -22,19 +18,19 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Per address and minute; then tries wait."""
+"""Per address and minute."""
 
-TRY_AGAIN_SECONDS = 1.0  # Retry-After after too many failures
+TRY_AGAIN_SECONDS = 1.0  # after too many failures
 PAUSE_SECONDS = 0.2
-"""Between tries of such an address; each of its connections may have one waiting."""
+"""After failures; each connection may have one waiting."""
 
 VERIFIED_MAX = 100
-"""As exporter-toolkit; scrapers and people are fewer."""
+"""As exporter-toolkit."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
 _PASSWORD_BYTES_MAX = 72  # bcrypt ignores the rest
-_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # random password
+_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"
 
 
 class TooManyError(Exception):
@@ -52,7 +48,7 @@ class Passwords:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by address
 
     async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
-        """Return the user, or None. Raises TooManyError."""
+        """Raises TooManyError."""
         given = credentials(header)
         if given is None:
             return None
@@ -79,7 +75,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """Include the hash: a changed password leaves the cache."""
+        """With the hash: a changed password leaves the cache."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 
@@ -104,7 +100,7 @@ class Passwords:
 
 
 def credentials(header: str) -> tuple[str, bytes] | None:
-    """Parse a Basic Authorization header."""
+    """Of Basic Authorization."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic" or len(text) > HEADER_CHARACTERS_MAX:
         return None
@@ -116,14 +112,14 @@ def credentials(header: str) -> tuple[str, bytes] | None:
 
 
 def _like(users: Mapping[str, str]) -> str:
-    """Return an unmatchable hash at the users' bcrypt cost."""
+    """Unmatchable, at the users' bcrypt cost."""
     cost = max((known[4:6] for known in users.values()), default="10")
     return f"{_NOBODY[:4]}{cost}{_NOBODY[6:]}"
 
 
 def _check(password: bytes, known: str) -> bool:
     try:
-        # $2x$ and $2y$: other programs' prefixes.
+        # $2x$ and $2y$: other programs'.
         return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
-    except ValueError:  # e.g. a NUL in the password
+    except ValueError:  # a NUL
         return False

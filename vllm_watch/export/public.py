@@ -1,7 +1,4 @@
-"""The public view: which targets serve, and a month's uptime. No addresses, evidence or input.
-
-Rendered per request, without scripts. Off unless `api.public` is set.
-"""
+"""The public view: which targets serve, a month's uptime; no addresses, evidence or scripts. Off unless `api.public` is set."""
 
 import re
 import time
@@ -38,7 +35,7 @@ _PAGE = """<!doctype html>
 
 
 class Public:
-    """Serves `/public` and its style sheet."""
+    """With its style sheet."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -55,7 +52,7 @@ class Public:
 
 
 def page(board: Board, t: float) -> str:
-    """Return the view as HTML."""
+    """As HTML."""
     entries = sorted(board.targets.values(), key=lambda entry: entry.target.name)[:TARGETS_MAX]
     ill = sum(not _serves(entry) for entry in entries)
     headline = f"{ill} of {len(entries)} services disturbed" if ill else "All services are up"
@@ -81,7 +78,7 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Neither a title nor a state contains an address or a process."""
+    """Without address or process."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)
@@ -91,7 +88,7 @@ def _now(entry: TargetEntry) -> str:
 
 
 def _name(number: int, entry: TargetEntry) -> str:
-    """Hide a name derived from its address."""
+    """It may derive from its address."""
     name, url = entry.target.name, urlsplit(entry.target.url)
     host = re.sub(r"[^a-z0-9]+", "-", (url.hostname or "").lower())
     made = bool(host) and host in name.lower().replace(".", "-") and str(url.port or "") in name

@@ -1,8 +1,5 @@
-"""The web configuration in use, read again when it or a certificate changes.
-
-An unusable file is logged and the previous one stays. No change removes a protection while we serve: a file being
-written is empty for a moment.
-"""
+"""The web configuration in use, reread when it or a certificate changes. An unusable file is logged, the previous stays; no change drops a protection: a
+file being written is empty."""
 
 import asyncio
 import os
@@ -21,10 +18,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""A renewed certificate applies within this."""
+"""For a renewed certificate."""
 
 STAT_SECONDS = 2.0
-"""For a hung network folder; the configuration in use stays."""
+"""A hung network folder; the configuration stays."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -38,17 +35,17 @@ class _Used:
 
 
 def check(path: Path) -> WebSettings:
-    """Read and check the file. Raises ConfigError."""
+    """Raises ConfigError."""
     return _load(path).settings
 
 
 class WebConfig:
-    """Without a file: no encryption, no authentication."""
+    """Without a file: no encryption or authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used = _Used(WebSettings(), None, ())
-        self._seen: _Stamp = ()  # as last applied
+        self._seen: _Stamp = ()
         self._reading: asyncio.Future[None] | None = None
         self.health = None if path is None else WebHealth(str(path))
 
@@ -65,7 +62,7 @@ class WebConfig:
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Read it once. Raises ConfigError."""
+        """Raises ConfigError."""
         if self._path is not None and not self._seen:
             self._use(_load(self._path))
 
@@ -77,7 +74,7 @@ class WebConfig:
             await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
 
     def look(self) -> None:
-        """Apply changed files if usable. Blocks on the disk; raises nothing for their content."""
+        """If usable. Blocks on the disk."""
         if self._path is None or (self._well and self._stamp_now() == self._seen):
             return
         try:
@@ -91,7 +88,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """False: read at each check, as a repaired file that it names has no stamp yet."""
+        """False: read each time; a repaired file has no stamp yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -111,7 +108,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Before reading: changes during the read are read again.
+    # Before: changes during the read are reread.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

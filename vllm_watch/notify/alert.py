@@ -1,4 +1,4 @@
-"""Alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
+"""Alerts: incidents, restart steps, unreadable targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,16 +19,14 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A restart step has the kind `restart` and the step as its cause; an unreadable target `target_unreadable` and
-    the outcome of its scrapes.
-    """
+    """Restart steps are `restart` with the step as cause, unreadable targets `target_unreadable` with the scrapes' outcome."""
 
-    incident: Incident  # its id is stable across restarts of the watcher
-    about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
-    group: str = ""  # empty: no group, or shared by all targets
-    restart: str = ""  # one sentence
-    silenced: bool = False  # by an operator
-    inhibited: bool = False  # part of a larger incident
+    incident: Incident  # stable id
+    about: str = INCIDENT
+    group: str = ""  # empty: all targets
+    restart: str = ""
+    silenced: bool = False
+    inhibited: bool = False  # in a larger incident
 
     @property
     def id(self) -> str:
@@ -40,7 +38,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """Return the alert as JSON."""
+    """As JSON."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t
@@ -51,7 +49,7 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Return the stored alert. Raises one of stored.DAMAGE."""
+    """Raises one of stored.DAMAGE."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(
@@ -63,7 +61,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert version 0.1's record: an upgrade must not resend open alerts."""
+    """Version 0.1: an upgrade must not resend open alerts."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -1,8 +1,5 @@
-"""Messages through the library apprise. Page: docs/notifications.md.
-
-It blocks, so each message has a thread, awaited up to the deadline; one at a time. Its URLs contain tokens: its logs
-are shown without any part of them.
-"""
+"""Messages by apprise. Page: docs/notifications.md. It blocks: one thread per message, up to the deadline. Its URLs contain tokens: its logs are shown
+without any part of them."""
 
 import asyncio
 import contextlib
@@ -29,25 +26,25 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are not secrets, and occur in every sentence."""
+"""Shorter parts are no secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""They log whole URLs, urllib3 at debug: keep them out of our log."""
+"""They log whole URLs, urllib3 at debug."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs; it is sent once all accepted it."""
+    """To all URLs; sent once all accepted."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # message's key, URLs done
+        self._taken: tuple[str, set[str]] = "", set()  # key, URLs done
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -63,7 +60,7 @@ class Notifier:
                 text = f"apprise broke: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
             self._busy = False
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, done, sent)
 
         # A hung service must not block the exit.
@@ -127,7 +124,7 @@ class Notifier:
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read per message, so that tokens can be rotated. Raises WatchError."""
+        """Per message: tokens rotate. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -156,10 +153,10 @@ class Notifier:
 
 
 def _service(url: str) -> "NotifyBase | None":
-    """Return apprise's service, None if unknown."""
+    """None if unknown."""
     import apprise  # noqa: PLC0415 - an extra, and it takes long to load
 
-    # No disk, no thread pool that outlives us.
+    # No disk, no surviving thread pool.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -168,7 +165,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """apprise converts Markdown to each format, except plain text."""
+    """apprise converts Markdown, except to plain text."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -184,7 +181,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 class _Said(logging.Handler):
-    """Captures apprise's log and removes all parts of the URLs."""
+    """apprise's log without all parts of the URLs."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         super().__init__(logging.WARNING)
@@ -205,7 +202,7 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """Return the last line."""
+        """The last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)
@@ -213,7 +210,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme, which is not a secret; a line without one may be."""
+    """No secret; a line without one may be."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

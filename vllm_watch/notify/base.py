@@ -1,7 +1,4 @@
-"""The contract of notifiers: send one message once, report the outcome.
-
-policy.py decides recipients, batches.py the grouping, delivery.py the retries.
-"""
+"""Notifiers send one message once and report. policy.py decides recipients, batches.py groups, delivery.py retries."""
 
 import os
 import time
@@ -13,7 +10,7 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""Accepted; surely not sent; possibly accepted; refused for good."""
+"""Accepted; surely not; perhaps; refused for good."""
 
 FAILED, DROPPED = "failed", "dropped"
 
@@ -31,19 +28,19 @@ class Tools:
 class Sent:
     """One try's outcome."""
 
-    outcome: str  # SENT | UNSENT | UNSURE | REFUSED
-    text: str  # one sentence, no secrets
-    retry_after_seconds: float = 0.0  # from the receiver
+    outcome: str
+    text: str  # no secrets
+    retry_after_seconds: float = 0.0
 
 
 class Report(NamedTuple):
-    """One update of NotifierHealth."""
+    """Of NotifierHealth."""
 
-    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
-    number: int  # of tries or notifications
+    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (the queue changed)
+    number: int  # tries or notifications
     queue: int
     because: str | None  # no secrets
-    t: float  # Unix seconds
+    t: float  # Unix
 
 
 Tell = Callable[[Report], None]
@@ -59,10 +56,10 @@ class Finding:
 
 
 class Notifier(Protocol):
-    """Sends messages over one channel."""
+    """One channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send it within timeout_seconds. Raises nothing but CancelledError."""
+        """Within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
-        """Check files, variables and libraries without sending."""
+        """Files, variables, libraries."""

@@ -1,4 +1,4 @@
-"""One notifier's delivery, independent of others."""
+"""One notifier's delivery."""
 
 import asyncio
 import hashlib
@@ -20,16 +20,16 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Doubled per try, with 50-100 % jitter so that watchers do not retry together; every five minutes in the end."""
+"""Doubled per try, 50-100 % jitter: watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Limit for the receiver's Retry-After."""
+"""Of the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier that exceeds timeout_seconds is cancelled this much later."""
+"""Beyond timeout_seconds it is cancelled."""
 
 REFUSALS_MAX = 3
-"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
+"""Of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:
@@ -45,13 +45,13 @@ class Delivery:
         self._links = links
         self._tell = tell
         self._woken = asyncio.Event()
-        self._tries = 0  # of the current message
+        self._tries = 0
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None  # as logged
+        self._failing: str | None = None
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """Queue the phases due for these alerts."""
+        """Queue due phases."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -86,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due; return seconds until the next step (None: when woken)."""
+        """Seconds to the next (None: when woken)."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -118,7 +118,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before sending, after its incidents; failures are logged.
+        # On disk before sending; failures are logged.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -130,7 +130,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()  # after the record is on disk
             return 0.0
-        # It may have been accepted: keep it as it was.
+        # Perhaps accepted: unchanged.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -150,7 +150,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # later notifications may join it
+            self._ledger.bind(of_it, None)  # later ones may join
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))

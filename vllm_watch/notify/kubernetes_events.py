@@ -1,8 +1,5 @@
-"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
-
-Events are hints and expire after an hour in most clusters: none is kept on disk, tries last minutes. Their names
-derive from their content, so each exists once.
-"""
+"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md. Hints that expire after an hour: none on disk, tries
+last minutes; names derive from content, so each exists once."""
 
 import asyncio
 import hashlib
@@ -26,17 +23,17 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""2, 4, 8, 16 and 32 s between tries: enough for an API server's upgrade."""
+"""2 to 32 s between: an API server's upgrade."""
 
-MESSAGE_MAX = 1024  # characters; the API server's limit
-_POD_NAME_MAX = 200  # of the 253 of the Event's name
+MESSAGE_MAX = 1024  # the API server's limit
+_POD_NAME_MAX = 200  # of 253 for an Event
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
 Pod = tuple[str, str]  # namespace (empty: our own), name
 
 
 class Events:
-    """Sends Events to one API server, in order, as a task."""
+    """In order, as a task."""
 
     def __init__(self, settings: KubernetesEvents, tools: base.Tools, tell: Tell) -> None:
         self._settings = settings
@@ -48,7 +45,7 @@ class Events:
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Queue an Event per pod; returns at once."""
+        """Per pod; returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -67,7 +64,7 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """Stop; queued events are lost."""
+        """Queued ones are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -81,7 +78,7 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Return seconds until the next try; None: done or hopeless."""
+        """Seconds to the next; None: done or hopeless."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:
@@ -112,7 +109,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Write an Event. Raises KubernetesError if there is no answer."""
+    """Raises KubernetesError without an answer."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -123,7 +120,7 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """Refers to the pod by uid, as kubectl does."""
+    """By the pod's uid, as kubectl."""
     incident = event.incident
     key = "\n".join((incident.id, event.event, incident.cause, incident.severity, uid))
     name = f"{pod[:_POD_NAME_MAX]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -162,7 +159,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Check the access to the API."""
+    """Access to the API."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]
@@ -174,7 +171,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Write a test Event, of our own pod unless one is named."""
+    """Of our own pod unless one is named."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

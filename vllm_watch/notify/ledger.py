@@ -1,7 +1,4 @@
-"""Sent and queued notifications, in memory and on disk.
-
-Memory is authoritative: a full or missing disk costs no message; writes are retried.
-"""
+"""Sent and queued notifications. Memory is authoritative: a full disk costs no message; writes are retried."""
 
 import asyncio
 import contextlib
@@ -20,10 +17,10 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""After the alert's end; a restart step is news for an hour."""
+"""After its end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""Of all notifiers, some 2 KB each; the oldest that are over go first."""
+"""Of all notifiers, 2 KB each; the oldest over go first."""
 
 
 class Ledger:
@@ -31,10 +28,8 @@ class Ledger:
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
-        self._of: dict[
-            str, dict[str, dict[str, Notification]]
-        ] = {}  # notifier → alert → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # not yet on disk; None: to be deleted
+        self._of: dict[str, dict[str, dict[str, Notification]]] = {}  # notifier → alert → phase
+        self._dirty: dict[Key, Notification | None] = {}  # not on disk; None: to delete
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -57,11 +52,11 @@ class Ledger:
     # --- queries
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """Return this alert's, oldest first."""
+        """Oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the alerts known as open, as last sent."""
+        """Open, as last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -69,12 +64,12 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Return queued ones, oldest first."""
+        """Oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """Return the times of the last hour's messages."""
+        """The last hour's."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -83,7 +78,7 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """Return the drops not yet reported."""
+        """Not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -100,19 +95,19 @@ class Ledger:
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Update this alert's queued notifications, except in begun messages."""
+        """Not in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
                 self._hold(replace(each, alert=alert))  # the disk can wait
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Assign to a message begun now (None: it surely was not sent)."""
+        """To a message begun (None: surely not sent)."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """`dropped`: those whose number it contained."""
+        """`dropped`: their number was in it."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -120,7 +115,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Delete this alert's queued notifications, except in begun messages."""
+        """Not in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None
@@ -140,14 +135,14 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Delete old ended alerts; keep the queue of current notifiers and open alerts."""
+        """Keep current notifiers' queue and open alerts."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
             for alert_id, phases in alerts.items():
                 count += len(phases)
                 times = [each.sent_t for each in phases.values()]
-                if notifier not in notifiers:  # no longer configured
+                if notifier not in notifiers:
                     over.append((max(each.t for each in phases.values()), notifier, alert_id))
                 elif alert_id not in open_ids and None not in times:
                     over.append((max(t for t in times if t is not None), notifier, alert_id))
@@ -161,7 +156,7 @@ class Ledger:
     # --- disk
 
     async def flush(self) -> None:
-        """Write pending changes; failed ones stay pending."""
+        """Failed ones stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

@@ -1,17 +1,17 @@
-"""Make foreign texts safe: bounded, one line, no secrets, inert in Markdown. Pure."""
+"""Foreign texts made safe: bounded, one line, no secrets, inert in Markdown."""
 
 import re
 
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
-# Also chat dialects: ~~struck~~, ||hidden||, <!channel>.
+# Chat dialects too: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 
 
 def clean(text: str, characters_max: int) -> str:
-    """Return one line without secrets."""
+    """One line without secrets."""
     words = redacted(" ".join(visible_lines(beginning(text, 2 * characters_max + 200)).split()))
     line = " ".join(map(_without_tail, words.split(" ")))
     return line if len(line) <= characters_max else line[: characters_max - 1].rstrip() + "…"
@@ -23,5 +23,5 @@ def _without_tail(word: str) -> str:
 
 
 def markdown(line: str) -> str:
-    """Escape a cleaned line."""
+    """After `clean`."""
     return _MENTION.sub("@\u200b", _MARKS.sub(r"\\\1", line))

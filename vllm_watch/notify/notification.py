@@ -1,4 +1,4 @@
-"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
+"""A phase of an alert for one notifier: queued, begun, sent, or dropped."""
 
 from dataclasses import dataclass
 
@@ -7,24 +7,24 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Of lasting alerts; `changed`: the first step changed. Restart steps have only `said`."""
+"""`changed`: the first step changed. Restart steps have only `said`."""
 
 DROPPED = "dropped"
-"""Replaces the message's key; the key of the message that reported the drop follows."""
+"""Replaces the message's key, before that of the report."""
 
-Key = tuple[str, str, str]  # notifier, alert id, name of the phase
+Key = tuple[str, str, str]  # notifier, alert id, phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Times are Unix seconds."""
+    """Times are Unix."""
 
     notifier: str
-    name: str  # unique per alert: "reminder 2"
-    t: float  # due since
-    alert: Alert  # as sent, or to be sent
+    name: str  # "reminder 2"
+    t: float  # due
+    alert: Alert
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # its key
+    message: str | None = None
 
     @property
     def key(self) -> Key:

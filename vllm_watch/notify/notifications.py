@@ -26,20 +26,20 @@ from vllm_watch.settings.notifications import (
 _log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""Between reads of the board; after an event it is read at once."""
+"""An event reads the board at once."""
 
 SETTLE_SECONDS = 0.2
-"""Events within this share one read."""
+"""Events within share a read."""
 
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""For a message in flight; the next run resends it."""
+"""In flight; the next run resends."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A notifier and its settings."""
+    """With its settings."""
 
     made_of: tuple[object, ...]
     delivery: Delivery
@@ -47,7 +47,7 @@ class _Running:
 
 
 class Notifications:
-    """One daemon's notifiers, from `start` to `stop`."""
+    """From `start` to `stop`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Notifications:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """The targets must be known."""
+        """Targets must be known."""
         await self._ledger.open()
         await self.configure(self._settings)
         self._task = asyncio.create_task(self._run(), name="notifications")
 
     async def configure(self, settings: NotificationsSettings) -> None:
-        """Unchanged notifiers keep running."""
+        """Unchanged ones keep running."""
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
@@ -112,7 +112,7 @@ class Notifications:
         self._running[name] = _Running((settings, links), delivery, task)
 
     def _check(self) -> None:
-        """Log configuration errors before a message fails."""
+        """Before a message fails."""
         for kind, name, settings in self._settings.each():
             for finding in kinds.check(settings, self._tools):
                 if not finding.ok:
@@ -122,7 +122,7 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """Stop soon; the next run sends the queue."""
+        """The next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -139,7 +139,7 @@ class Notifications:
     # --- alerts
 
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Kubernetes gets events at once; the board is read soon."""
+        """Kubernetes gets them at once."""
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
@@ -162,7 +162,7 @@ class Notifications:
                 continue
 
     def _look(self) -> None:
-        """Offer current alerts, and ends of those known as open."""
+        """With ends of those known as open."""
         now_t = time.time()
         lasting = {name: self._ledger.lasting(name) for name in self._running}
         alerts = self._alerts.now(alert for known in lasting.values() for alert in known)

@@ -1,4 +1,4 @@
-"""Load notification modules only if configured."""
+"""Loads notifications only if configured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NotifySwitch:
-    """Off until a notifier is configured, then on until `stop`."""
+    """On from the first notifier until `stop`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class NotifySwitch:
         self._notifications: Notifications | None = None
 
     async def start(self) -> None:
-        """The targets must be known."""
+        """Targets must be known."""
         settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
@@ -48,7 +48,7 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        """Raises WatchError if the name is unknown."""
+        """Raises WatchError for unknown names."""
         from vllm_watch.notify.trial import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)

@@ -1,4 +1,4 @@
-"""A batch as text, Markdown and JSON. Pure."""
+"""A batch as text, Markdown and JSON."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
-"""Phase of `vllm-watch notify test`."""
+"""`vllm-watch notify test`."""
 
 SCHEMA = 1
-"""Keys of the JSON are added, never changed."""
+"""Keys are added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -43,7 +43,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links in messages; None: not configured."""
+    """None: not configured."""
 
     page_url: str | None = None
     runbooks_url: str | None = None
@@ -51,19 +51,19 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Text and JSON with an idempotency key."""
+    """With an idempotency key."""
 
     key: str
     phase: str
     severity: str
-    title: str  # plain text, one line
+    title: str  # plain, one line
     text: str
     markdown: str
     payload: Mapping[str, Any]
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """`dropped`: alerts that could not be sent since the last message."""
+    """`dropped`: unsent since the last message."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -79,7 +79,7 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 
 def _without_secrets(item: Item) -> Item:
-    """Any foreign text may contain a secret."""
+    """Foreign text may hold one."""
     alert, incident = item.alert, item.alert.incident
     evidence = [each for each in incident.evidence_for if each.text][:EVIDENCE_SHOWN]
     return replace(item, alert=replace(
@@ -96,7 +96,7 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """Return a test message, not to be mistaken for an alert."""
+    """Not to be mistaken for an alert."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
@@ -227,7 +227,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """Return one sentence."""
+    """One sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -237,7 +237,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Under runbooks_url, else in the daemon, else the repository's path."""
+    """Under runbooks_url, else the daemon's, else the repository's path."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -249,12 +249,12 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format with the day: messages are read late."""
+    """With the day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
 def page(url: str, target: str) -> str:
-    """Return the status page's address at the target."""
+    """At the target."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

@@ -1,8 +1,5 @@
-"""Keep Xid errors while they matter.
-
-A driver's event is in one poll, while targets have their own pace. A code that needs a reset is kept until the GPU has
-no process, as a reset requires; an engine started before that fails with a new code.
-"""
+"""Keep Xids while they matter: an event is in one poll, and targets have their own pace. One that needs a reset is kept until the GPU has no process, as
+a reset requires."""
 
 from dataclasses import replace
 
@@ -10,10 +7,10 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Longer than any interval: each target sees it."""
+"""Beyond any interval."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit if a reset cannot be seen (hidden processes)."""
+"""If hidden processes hide a reset."""
 
 CODES_MAX = 64
 """A broken GPU may report any number."""
@@ -26,7 +23,7 @@ class RecentXids:
         self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
-        """Return the reading with all kept codes."""
+        """With all kept codes."""
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)

@@ -1,8 +1,4 @@
-"""An engine's throughput, now and when healthy.
-
-Generated and computed prompt tokens are compared separately, and the better ratio counts: workload shifts trade one for
-the other.
-"""
+"""Throughput now and when healthy: generated and computed prompt tokens apart, the better ratio counts, as shifts trade one for the other."""
 
 from math import exp
 from typing import Any
@@ -11,23 +7,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Working time averaged: spans bursts and gaps."""
+"""Of work: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing of the rates: prompt tokens come in lumps, at the end of a prefill."""
+"""Prompt tokens come in lumps, at a prefill's end."""
 
 READY_SECONDS = 40.0
-"""Working time until the reference counts."""
+"""Of work, until the reference counts."""
 
 ALIKE = 1.3
-"""Work and KV cache per request up to this are usual."""
+"""Usual work and KV cache per request."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual of a crowd: arrivals alone vary it less."""
+"""Concurrency ÷ usual: arrivals vary it less."""
 
 
 class Mean:
-    """A time-weighted mean; forgets slowly after `memory` seconds."""
+    """Time-weighted over `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
@@ -46,7 +42,7 @@ class Mean:
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Time away reduces its weight as it would have here."""
+        """Time away reduces its weight."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -70,15 +66,15 @@ _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_
 
 
 class Throughput:
-    """One engine's rates, healthy and now."""
+    """Rates, healthy and now."""
 
     def __init__(self) -> None:
         self.generated = Mean(MEMORY_SECONDS)
         self.prompted = Mean(MEMORY_SECONDS)
         self.running = Mean(MEMORY_SECONDS)
         self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)  # requests per second
-        self.finished_tokens = Mean(MEMORY_SECONDS)  # per second
+        self.finished = Mean(MEMORY_SECONDS)
+        self.finished_tokens = Mean(MEMORY_SECONDS)
         self.running_peak = 0.0
         self.generated_now = Smooth()
         self.prompted_now = Smooth()
@@ -102,7 +98,6 @@ class Throughput:
         self.prompted_now.add(block.prompted or 0.0, block.seconds)
 
     def learn(self, block: Block) -> None:
-        """Add a healthy block, if it had work."""
         if block.running <= 0.0 and block.generated <= 0.0:
             return
         self.generated.add(block.generated, block.seconds)
@@ -116,7 +111,6 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        """Now ÷ healthy, or None."""
         if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
@@ -127,27 +121,24 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """Return the requests that ran at this KV usage when healthy, or None."""
+        """At this KV usage, when healthy."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual, with usual contexts, for no more work.
-
-        By Little's law they stay longer: the engine makes that load itself.
-        """
+        """Far more run than usual, with usual contexts, for no more work: they stay longer (Little's law), the engine's own load."""
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Of a finished healthy request, mean, or None."""
+        """Mean of a finished healthy request."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Of a healthy request (Little's law); 0 until known."""
+        """Of a healthy request (Little's law); 0: unknown."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

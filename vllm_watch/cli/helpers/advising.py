@@ -24,7 +24,7 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
-_LINE_CHARACTERS_MAX = 10_000  # a longer log line is cut
+_LINE_CHARACTERS_MAX = 10_000  # more is cut
 
 
 class Advised(NamedTuple):
@@ -35,7 +35,7 @@ class Advised(NamedTuple):
 
 
 def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
-    """Print the advice. Raises WatchError."""
+    """Raises WatchError."""
     if trace is not None and engine_log is not None:
         raise WatchError("--trace with --engine-log", "use --trace or --engine-log, not both")
     if trace is not None:

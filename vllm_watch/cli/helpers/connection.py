@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
+        """aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:
@@ -46,7 +46,7 @@ class Connection:
         return made
 
     def headers(self) -> dict[str, str]:
-        """Return the basic auth header. Raises WatchError."""
+        """Raises WatchError."""
         if self.credentials_file is None:
             return {}
         text = secret_of("--credentials-file", self.credentials_file)
@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
+    """By command line, else environment; `option` gave the URL. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
@@ -91,7 +91,7 @@ def of(
 
 
 def secret_of(argument: str, file: Path) -> str:
-    """Return a secret's only line. Raises WatchError."""
+    """Its only line. Raises WatchError."""
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""TLS to an engine: the keys of `scrape.tls_config` as arguments."""
+"""`scrape.tls_config` as arguments."""
 
 import argparse
 

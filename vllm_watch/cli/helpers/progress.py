@@ -1,4 +1,4 @@
-"""A progress line for work over two seconds, on terminals only."""
+"""For work over two seconds, on terminals."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Overwrites one line. Close it before other output."""
+    """One line. Close it before other output."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS
@@ -36,7 +36,7 @@ class Progress:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Show `text` while a slow body runs."""
+    """While a slow body runs."""
     progress = Progress()
     timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""Find and prepare a command's state folder."""
+"""A command's state folder."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the given one; else that of `run`'s configuration; else the user's. Raises ConfigError."""
+    """Else of `run`'s configuration, else the user's. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir
@@ -22,10 +22,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder and an empty file. Raises JournalError.
-
-    Files that root makes must belong to the folder's owner, the daemon's user.
-    """
+    """With an empty file; root's files get the folder's owner, the daemon's user. Raises JournalError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

@@ -1,4 +1,4 @@
-"""Fetch small files from the Hugging Face Hub."""
+"""Small files from the Hugging Face Hub."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from vllm_watch.clients import http_answer
 from vllm_watch.errors import WatchError
 
 SECONDS = 10.0
-"""For all files together."""
+"""For all."""
 
 
 async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
-    """Return each URL's content, or its error."""
+    """Content or error per URL."""
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
         return await asyncio.gather(*(_fetched(session, url, bytes_max) for url in urls))

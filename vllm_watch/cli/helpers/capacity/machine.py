@@ -1,4 +1,4 @@
-"""The GPUs to plan for: as named, or this machine's by NVML."""
+"""GPUs as named, or this machine's by NVML."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ _HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
 def find_machine(
     *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
 ) -> Machine:
-    """Return the named GPUs, else this machine's. Raises WatchError."""
+    """Raises WatchError."""
     if count is not None and count < 1:
         raise WatchError(f"--gpus {count} is not above 0", "give how many GPUs there are")
     if name is None and memory_gib is None:
@@ -57,7 +57,7 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """CUDA offers all but the driver's reserved part."""
+    """All but the driver's reserved part."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

@@ -1,7 +1,4 @@
-"""Find a model's config and checkpoint size: a folder, a config.json, the hub's local cache.
-
-The hub is contacted only on request, for two small files.
-"""
+"""A model's config and checkpoint size: a folder, a config.json, the hub's cache; the hub only on request."""
 
 import asyncio
 import contextlib
@@ -17,7 +14,7 @@ from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
-_CONFIG_BYTES_MAX = 16 << 20  # a trillion parameters' index has 8 MB
+_CONFIG_BYTES_MAX = 16 << 20  # a trillion parameters: 8 MB
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
@@ -34,7 +31,7 @@ class Found:
 def find_checkpoint(
     named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
 ) -> Found:
-    """Return the named model. Raises WatchError with the places searched."""
+    """Raises WatchError with the places searched."""
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
     except (
@@ -80,7 +77,7 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object. Raises WatchError."""
+    """Raises WatchError."""
     try:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
@@ -106,7 +103,7 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """Return all weights' bytes by the index, else by the files; None: none."""
+    """By the index, else the files."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             size = _total_size(read_json(folder / name))
@@ -131,7 +128,7 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
-    # Without an index they are one file, sized by the parameters.
+    # Without an index they are one file.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
         with contextlib.suppress(WatchError):
             size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))

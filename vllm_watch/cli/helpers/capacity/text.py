@@ -1,4 +1,4 @@
-"""A plan as text: one screen, verdict first."""
+"""A plan on one screen, verdict first."""
 
 import math
 import textwrap
@@ -23,7 +23,7 @@ def lines(
     columns: int,
     colours: bool,
 ) -> list[str]:
-    """Return the screen's lines."""
+    """Of the screen."""
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

@@ -23,21 +23,21 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""Long enough for the driver to sample each process's load twice."""
+"""The driver samples each process's load twice."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Show what was true for the whole run. Exiting processes take longer only on the largest GPUs."""
+"""Exiting processes take longer only on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # below, counted from the recording's start
+_UNIX_SECONDS_MIN = 1e9  # below: from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The holders at one time."""
 
-    t: float  # Unix seconds
+    t: float  # Unix
     gpus: tuple[GpuHolders, ...]
     note: str = ""  # why there are none
     no_driver: bool = False
@@ -50,7 +50,7 @@ class Judgement:
 def show(
     *, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path
 ) -> Judgement:
-    """Judge and print. Raises WatchError."""
+    """Raises WatchError."""
     if at is not None and trace is None:
         raise WatchError("--at without --trace", "add --trace FILE")
     if trace is not None:
@@ -71,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """Judge the last reading up to `at`; None: the end."""
+    """The last up to `at`; None: the end."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):
@@ -99,7 +99,7 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
 
 
 async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    """Poll for some seconds; with `each`, forever."""
+    """With `each`, forever."""
     logs.configure(LogSettings(level="error"))  # the table shows poll errors
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     judge, number = HolderJudge(BRIEF), 0

@@ -1,4 +1,4 @@
-"""`vllm-watch replay --prometheus`: judge servers one by one as the daemon does."""
+"""`vllm-watch replay --prometheus`: judge servers one by one."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ _TOLD_EVERY = 200  # scrapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The arguments, in Unix seconds."""
+    """Unix seconds."""
 
     url: str
     since_t: float
@@ -39,7 +39,7 @@ class Order:
 
 
 def judge(order: Order) -> None:
-    """Judge and print. Raises WatchError."""
+    """Raises WatchError."""
     config = configuration.load(order.config_file, environ=os.environ)
     asyncio.run(_judge(order, config))
 
@@ -93,7 +93,7 @@ async def _of_target(
         judged.add(observation, events)
         _print(events, order)
     if judged.last_t is not None and judged.last_t < order.until_t - GONE_SECONDS:
-        # It had left, or was not scraped.
+        # It left, or was not scraped.
         events = watch.close(judged.last_t)
         judged.learn(events)
         _print(events, order)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from vllm_watch.cli.helpers.history.judged import Compared, Found, Judged
 from vllm_watch.story.kinds import story_of
 
-_LIVE_SECONDS = 5.0  # the daemon's scrape interval
+_LIVE_SECONDS = 5.0  # the daemon's
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
+    """ "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []
@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Return what this history cannot show, which is not healthy but unknown."""
+    """Unknown here, which is not healthy."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:
@@ -47,7 +47,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
 
 
 def incident(found: Found) -> list[str]:
-    """Return time, cause and alerts."""
+    """Time, cause and alerts."""
     told, story = found.incident, story_of(found.incident.kind)
     cause = story.causes.get(told.cause)
     until = "still open at the end" if found.until_t is None else f"{clock(found.until_t)}, {duration(found.until_t - found.began_t)}"  # fmt: skip
@@ -62,12 +62,12 @@ def incident(found: Found) -> list[str]:
 
 
 def clock(t: float) -> str:
-    """Format Unix seconds as UTC."""
+    """Unix to UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(t))
 
 
 def duration(seconds: float) -> str:
-    """Format in the two largest units."""
+    """The two largest units."""
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
     if days:

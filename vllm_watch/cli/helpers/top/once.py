@@ -17,15 +17,15 @@ from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # no cuts
-_HEADER_COLUMNS = 160  # of header and rules
-_HEIGHT = 200  # lines: show all troubles
-_ENGINES_MAX = 40  # more if more have incidents
-# Perhaps a wrong address: show what answered.
+_HEADER_COLUMNS = 160
+_HEIGHT = 200  # all troubles
+_ENGINES_MAX = 40  # more with incidents
+# A wrong address? Show what answered.
 _UNSEEN = ("unknown", "starting")
 
 
 async def ask(daemon: Daemon) -> Status:
-    """Return the status. Raises WatchError."""
+    """Raises WatchError."""
     try:
         return await daemon.status()
     finally:
@@ -33,7 +33,7 @@ async def ask(daemon: Daemon) -> Status:
 
 
 def show(daemon: Daemon, *, as_json: bool) -> None:
-    """Print the snapshot. Raises WatchError."""
+    """Raises WatchError."""
     status = asyncio.run(ask(daemon))
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
@@ -41,7 +41,6 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
     width = terminal.columns(elsewhere=_PIPE_COLUMNS)
     write = _writer(width)
     for part in parts(daemon.url, status, width):
-        # Trailing blanks clutter a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
@@ -68,11 +67,11 @@ def _print(line: Text, width: int) -> None:
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:
-    """Return non-empty panels."""
+    """Non-empty ones."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape has no curve (the column without a title).
+    # One scrape has no curve (no title).
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]
@@ -91,7 +90,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
 
 
 def as_data(status: Status) -> dict[str, Any]:
-    """Return the same as JSON."""
+    """As JSON."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     return {
         "t": status.t,

@@ -1,4 +1,4 @@
-"""One target with charts and GPU processes, or the keys."""
+"""One target, or the keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,9 +14,9 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # fewer missing scrapes are bridged
+_GAP_POINTS = 3  # fewer are bridged
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_DEPTH_MAX = 8  # of a process tree
+_DEPTH_MAX = 8
 
 CHARTS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("Tokens/s", "current_generation_tokens_per_second", text.count),
@@ -44,7 +44,7 @@ _NOTES = (
 
 
 def help_lines(status: Status | None, width: int) -> list[Text]:
-    """Return the keys and the columns' meaning."""
+    """Keys and columns."""
     lines = [rule(" Keys ", width)]
     for key, does in KEYS:
         lines.append(Text(f"  {key:20} ", "bold", no_wrap=True).append(does, "none"))
@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """Return `told`, charts, and GPUs with processes."""
+    """`told`, charts, GPUs with processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))
@@ -101,12 +101,12 @@ def _cell(value: float | None, top: float, level: int) -> str:
     if value is None:
         return " "
     eighths = round(value / top * _CHART_LINES * 8) if top > 0 else 0
-    least = 1 if level == 0 else 0  # zero is drawn, unknown is not
+    least = 1 if level == 0 else 0  # zero is drawn
     return _EIGHTHS[min(8, max(least, eighths - 8 * level))]
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Column means; short silences are bridged."""
+    """Means; short silences are bridged."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -139,7 +139,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents first, then the largest."""
+    """Parents first, then the largest."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

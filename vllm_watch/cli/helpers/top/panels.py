@@ -9,15 +9,15 @@ from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedRe
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
-_OLD_SECONDS = 6.0  # three polls missed
-_HOLDERS_MAX = 4  # more are counted
+_OLD_SECONDS = 6.0  # three polls
+_HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
 
 
 def header(
     url: str, status: Status | None, problem: str | None, age_seconds: float | None, width: int
 ) -> Text:
-    """Return daemon, targets per state, and age."""
+    """Daemon, targets per state, age."""
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # as on the page; rows are engines
+    states = Counter(target.state for target in status.targets)  # as on the page
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, with holders if there is room or stale memory."""
+    """With holders if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # Room may be short: lost and stale first.
+    # Lost and stale first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:
@@ -81,7 +81,7 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
-    """Return stale holders with remedies first."""
+    """With remedies first."""
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted
@@ -106,7 +106,7 @@ def _stale_line(who: str, remedy: str) -> Text:
 
 
 def rule(title: str, width: int) -> Text:
-    """Return a full-width line with a title."""
+    """Full width."""
     return Text(title.center(width, "─")[:width], "bright_black")
 
 
@@ -164,12 +164,12 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
 
 
 def command(process: JudgedProcess) -> str:
-    """Return its short name."""
+    """Its short name."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
 def keys(sort: str, wanted: str, rows: int, width: int, *, opened: bool = False) -> Text:
-    """Return the keys, current sort and filter."""
+    """Keys, sort and filter."""
     shown = Text(no_wrap=True, overflow="crop")
     of_list = (("↑↓", "select"), ("enter", "open"), ("s", f"sort: {sort}"), ("/", "filter"), ("esc", "all"))  # fmt: skip
     of_opened = (("↑↓", "scroll"), ("esc", "back"))

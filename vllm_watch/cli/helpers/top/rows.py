@@ -11,24 +11,24 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
-POINTS_MAX = 60  # maximum width of a curve
-_STALE_INTERVALS = 3  # missed scrapes
+POINTS_MAX = 60
+_STALE_INTERVALS = 3
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
 @dataclass(slots=True)
 class Row:
-    """One engine, or a target without engines."""
+    """Or a target without any."""
 
     target: TargetStatus
     engine: EngineSignals | None
-    several: bool  # there are other engines
+    several: bool  # other engines
     age_seconds: float | None  # since the last scrape
-    curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
+    curve: Sequence[float | None] = ()  # tokens per second, oldest first
 
     @property
     def name(self) -> str:
-        """Return the target's name, with the engine if there are several."""
+        """With the engine of several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
@@ -45,12 +45,12 @@ class Row:
 
     @property
     def down(self) -> bool:
-        """Return True if it or its server is down."""
+        """It or its server."""
         return "down" in (self.state, self.target.state)
 
     @property
     def model(self) -> str:
-        """Return the model's name, or ""."""
+        """Or ""."""
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
@@ -72,7 +72,7 @@ class Curves:
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
     def rows(self, status: Status) -> list[Row]:
-        """Return rows with updated curves."""
+        """Update curves."""
         kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
         rows: list[Row] = []
         for target in status.targets:
@@ -97,7 +97,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; low ranks stay longest on narrow terminals."""
+    """Low ranks stay longest."""
 
     title: str
     width: int
@@ -107,12 +107,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Show a last minute's rate unless down or stalled: it would look like work."""
+    """Not if down or stalled: a last minute's rate looks like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Show a value unless down: an engine dead behind a live API server keeps exporting."""
+    """Not if down: engines dead behind an API server keep exporting."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 
@@ -173,7 +173,7 @@ def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
 
 
 def _urgency(row: Row) -> tuple[float, str]:
-    """Sort paging incidents first, then the worst state; a server's count for its engines."""
+    """Paging first, then the worst state; a server's count for its engines."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
     ranks = (severity_rank(each.severity) for each in row.target.incidents if not each.recovering)
@@ -182,7 +182,7 @@ def _urgency(row: Row) -> tuple[float, str]:
 
 
 def folded(rows: Sequence[Row]) -> Text:
-    """Return counts per state."""
+    """Per state."""
     states = Counter(row.state for row in rows)
     said = ", ".join(
         f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
@@ -201,12 +201,12 @@ SORTS: dict[str, Sort] = {
 
 
 def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
-    """Return the matching rows in order."""
+    """Matching, in order."""
     return sorted((row for row in rows if row.matches(wanted)), key=SORTS[sort])
 
 
 def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
-    """Return those that fit; extra width goes to names, then to the curve."""
+    """Extra width goes to names, then the curve."""
     chosen = list(_COLUMNS)
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
@@ -229,7 +229,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def titles(columns: Sequence[Column], width: int) -> Text:
-    """Return the line of titles."""
+    """As a line."""
     cells = (
         text.fit(c.title, c.width) if c.align == "left" else c.title.rjust(c.width) for c in columns
     )
@@ -237,7 +237,7 @@ def titles(columns: Sequence[Column], width: int) -> Text:
 
 
 def line(row: Row, columns: Sequence[Column], *, selected: bool) -> Text:
-    """Return one row; stale ones are dim."""
+    """Stale ones are dim."""
     shown = Text(no_wrap=True, overflow="crop")
     for column in columns:
         value = column.show(row, column.width)

@@ -25,12 +25,12 @@ from vllm_watch.signals.records import Advice, Sight, TargetSignals
 from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
-_BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
+_BODY_BYTES_MAX = 64 << 20  # 10,000 targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """A holder with the daemon's verdict."""
+    """As the daemon judged."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,36 +39,36 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """A GPU with its stale memory; None: not judged."""
+    """None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
-    targets: tuple[str, ...] = ()  # known to run there
-    stale_bytes: int | None = None  # of processes
-    unaccounted_bytes: int | None = None  # by no visible process
+    targets: tuple[str, ...] = ()
+    stale_bytes: int | None = None
+    unaccounted_bytes: int | None = None  # of no visible process
     unaccounted: Judged | None = None
 
     @property
     def lost_bytes(self) -> int:
-        """Return stale bytes, with unaccounted ones if judged stale."""
+        """Stale, with unaccounted if judged stale."""
         nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
         return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReading(GpuReading):
-    """All GPUs of the daemon's host."""
+    """Of the daemon's host."""
 
     gpus: tuple[JudgedGpu, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """An incident with the daemon's texts."""
+    """With the daemon's texts."""
 
-    title: str = ""  # "Stalled: hang"
+    title: str = ""
     first_step: str = ""
-    severity_reason: str = ""  # why not critical
-    restart_outcome: str = ""  # whether a restart helps
+    severity_reason: str = ""  # not critical
+    restart_outcome: str = ""
     runbook: str = ""
     runbook_url: str = ""
 
@@ -79,21 +79,21 @@ class ToldIncident(Incident):
 
 
 class SourceStatus(BaseModel):
-    """Result of the last call to one source."""
+    """Last call."""
 
     outcome: str = ""
     last_success_timestamp_seconds: float | None = None
 
 
 class StoreStatus(BaseModel):
-    """Whether the state folder could be written at the last attempt."""
+    """Writable at the last attempt."""
 
     ok: bool = True
     because: str | None = None
 
 
 def _incident(said: object) -> object:
-    """Convert to the record's fields."""
+    """To the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
@@ -101,7 +101,7 @@ def _incident(said: object) -> object:
         name: said.get(f"{name}_timestamp_seconds")
         for name in ("opened", "updated", "resolved", "ended", "closes")
     }
-    began_t = said.get("began_timestamp_seconds")  # absent from older watchers
+    began_t = said.get("began_timestamp_seconds")  # older watchers
     return {
         **said,
         **{f"{name}_t": t for name, t in times.items()},
@@ -115,13 +115,13 @@ Incidents = tuple[Annotated[ToldIncident, BeforeValidator(_incident)], ...]
 
 
 class HostStatus(BaseModel):
-    """The daemon's host."""
+    """The daemon's."""
 
-    incidents: Incidents = ()  # of its GPUs
+    incidents: Incidents = ()
 
 
 def _signals(said: object) -> object:
-    """Rename a start failure's `class`, which cannot be a field's name."""
+    """`class` cannot be a field's name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -129,7 +129,7 @@ def _signals(said: object) -> object:
 
 
 class TargetStatus(BaseModel):
-    """One target; its signals are None before the first scrape."""
+    """Signals are None before the first scrape."""
 
     name: str
     url: str
@@ -141,26 +141,26 @@ class TargetStatus(BaseModel):
     advice: tuple[Advice, ...] = ()
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}
-    incidents: Incidents = ()  # open ones, worst first
-    restart: RestartPlan | None = None  # None: restarts are off
+    incidents: Incidents = ()  # worst first
+    restart: RestartPlan | None = None  # None: off
 
 
 class Status(BaseModel):
-    """The whole status; keys of newer daemons are ignored."""
+    """Newer keys are ignored."""
 
     version: str
-    t: float  # daemon's clock
+    t: float  # daemon's
     window_seconds: float
     not_ready: str | None = None
     nothing_watched: str | None = None
     uptime_seconds: float | None = None
-    sources: dict[str, SourceStatus] = {}  # of the daemon's host
-    store: StoreStatus | None = None  # None: no state folder
-    restarts: RestartState | None = None  # None: restarts are off everywhere
+    sources: dict[str, SourceStatus] = {}
+    store: StoreStatus | None = None  # None: no folder
+    restarts: RestartState | None = None  # None: off everywhere
     gpus: JudgedReading | None = None  # None: not read yet
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
-    incidents: Incidents = ()  # of the watcher, or common to targets
+    incidents: Incidents = ()  # the watcher's, or common
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -177,7 +177,7 @@ class _Journal(BaseModel):
 
 
 class Charted(BaseModel):
-    """One engine's times, and values by signal."""
+    """Times, and values by signal."""
 
     t: list[float]
     series: dict[str, list[float | None]]
@@ -188,7 +188,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why not critical, why no restart is advised; "" if it is."""
+    """ "" if it is."""
 
     no_page: str
     no_restart: str
@@ -196,7 +196,7 @@ class Explanation(BaseModel):
 
 
 class Explained(BaseModel):
-    """An incident with the steps to its verdict."""
+    """With the steps to its verdict."""
 
     id: str
     target: str
@@ -218,7 +218,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """A client with one kept connection."""
+    """One kept connection."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -230,28 +230,28 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Return the daemon of a command line. Raises WatchError."""
+        """Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Fetch the status. Raises WatchError without an answer within five seconds."""
+        """Within five seconds, else raises WatchError."""
         status = await self._ask("status", Status)
         # The watcher's own are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
+        """The last ten minutes. Raises WatchError."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
+        """Since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Fetch an incident. Raises WatchError."""
+        """Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:
@@ -278,7 +278,7 @@ class Daemon:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
-        if session.closed:  # closed between two polls
+        if session.closed:
             raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
         url = f"{self.url}/api/v1/{what}"
         async with session.get(

@@ -1,4 +1,4 @@
-"""Incidents, evidence and first step, and the watcher's own state."""
+"""Incidents, evidence, first step, the watcher's state."""
 
 import re
 import textwrap
@@ -14,23 +14,23 @@ from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
-_WRONG_SHARE = 5  # a fifth of the height; details a quarter
+_WRONG_SHARE = 5
 _DETAIL_SHARE = 4
-_LOW_HEIGHT = 16  # lines; below, the detail is one line
+_LOW_HEIGHT = 16  # below, one line
 _LABEL_WIDTH = 11
-_STALE_INTERVALS = 3  # missed scrapes
+_STALE_INTERVALS = 3
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an error
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
-    """Return them, paging ones first."""
+    """Paging first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
     found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
     return in_order(found.values())
 
 
 def wrong(status: Status | None, width: int, height: int) -> Text:
-    """Return a line each, worst first."""
+    """Worst first."""
     if status is None:
         return Text()
     incidents = open_incidents(status)
@@ -78,7 +78,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
 
 
 def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
-    """Return state, evidence and first step."""
+    """State, evidence, first step."""
     if row is None or status is None:
         return Text()
     said = _sentence(row, status.t)
@@ -94,7 +94,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """Return the first open incident's row, else 0."""
+    """The first open incident's, else 0."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -103,7 +103,7 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
 
 
 def recovery(incident: ToldIncident, t: float) -> str:
-    """Return its kind, duration and end."""
+    """Kind, duration and end."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
     cost = (
@@ -123,7 +123,7 @@ def _sentence(row: Row, t: float) -> Text:
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
-    if row.stale and row.state != "down":  # "down" includes its duration
+    if row.stale and row.state != "down":  # included
         sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
@@ -153,7 +153,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
 
 
 def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
-    """Return the worst time if worse than the summary."""
+    """If worse than the summary."""
     most, first = incident.worst, next(iter(incident.evidence_for), None)
     if most is None or most.t == incident.updated_t or _share(most.evidence) == _share(first):
         return []
@@ -161,7 +161,7 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """Return the share in the text, without the number waiting."""
+    """Without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -171,7 +171,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Return those of the engine or its server, worst first."""
+    """Of the engine or its server, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
@@ -179,13 +179,13 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
-    """Return its text, with value and expected value unless contained."""
+    """Value and expected value unless contained."""
     said, expected = visible(item.text or item.name), item.expected
     words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
     told = bool(_written(item.value, item.unit) & words)
     if expected in {None, 0} or _written(expected, item.unit) & words:
         return said
-    if told and isinstance(item.value, int | float):  # the text covers it
+    if told and isinstance(item.value, int | float):
         return said
     number = "" if told or item.value is None else f"{_number(item.value, item.unit)}, "
     return f"{said} ({number}expected {_number(expected, item.unit)})"
@@ -198,7 +198,7 @@ def _number(value: float | str | None, unit: str) -> str:
 
 
 def _written(value: float | str | None, unit: str) -> set[str]:
-    """Return its possible forms in a sentence."""
+    """Forms in a sentence."""
     if not isinstance(value, int | float):
         return {str(value)}
     number = value * 100 if unit == "ratio" else value
@@ -210,7 +210,7 @@ def _labelled(label: str, said: str) -> Text:
 
 
 def facts(row: Row, width: int) -> Text:
-    """Return model, address, version, free KV cache."""
+    """Model, address, version, free KV cache."""
     signals, engine = row.target.signals, row.engine
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
@@ -229,7 +229,7 @@ def facts(row: Row, width: int) -> Text:
 
 
 def watcher(status: Status | None, width: int) -> Text:
-    """Return one line, blind spots and errors first."""
+    """Blind spots and errors first."""
     if status is None:
         return Text()
     troubles = [*watcher_troubles(status)]
@@ -247,7 +247,7 @@ def watcher(status: Status | None, width: int) -> Text:
 
 
 def _blind(status: Status) -> Iterable[str]:
-    """Yield the most blind first."""
+    """Most blind first."""
     blind: dict[str, list[str]] = {}
     for target in status.targets:
         for slug, sight in target.detectors.items():
@@ -259,7 +259,7 @@ def _blind(status: Status) -> Iterable[str]:
 
 
 def watcher_troubles(status: Status) -> Iterable[str]:
-    """Yield the watcher's own troubles."""
+    """Its own."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
     late = sum(_late(target, status.t) for target in status.targets)
     if late:

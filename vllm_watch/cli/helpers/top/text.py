@@ -17,7 +17,7 @@ SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info":
 # Most urgent first.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # yellow, and red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -25,7 +25,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Return exactly `width` characters, cut in the middle, as both ends distinguish names."""
+    """Exactly `width`, cut in the middle: both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -36,7 +36,7 @@ def fit(text: str, width: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return at most five characters: 7, 1.2k, 34k, 5.6M."""
+    """At most five characters: 7, 1.2k, 34k, 5.6M."""
     if value is None:
         return UNKNOWN
     for unit in ("", "k", "M", "G"):
@@ -49,14 +49,14 @@ def count(value: float | None) -> str:
 
 
 def p95(found: Quantiles) -> str:
-    """Return the 95th percentile; in the lowest bucket only its bound is known."""
+    """In the lowest bucket only its bound is known."""
     value, first = found.p95, found.first_bound
     below = value is not None and first is not None and value <= first
     return f"<{seconds(first)}" if below else seconds(value)
 
 
 def seconds(value: float | None) -> str:
-    """Return at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
+    """At most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
     if value is None:
         return UNKNOWN
     if value < 1:
@@ -73,28 +73,28 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """Return UTC, with the day unless today."""
+    """UTC, with the day unless today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
 
 def age(value: float | None) -> str:
-    """Return at most six characters; below 1 s `now`."""
+    """At most six characters; below 1 s `now`."""
     return "now" if value is not None and value < 1 else seconds(value and float(int(value)))
 
 
 def percent(ratio: float | None) -> str:
-    """Return at most four characters."""
+    """At most four characters."""
     return UNKNOWN if ratio is None else f"{ratio * _HUNDRED:.0f}%"
 
 
 def gib(value: float | None) -> str:
-    """Return bytes in GiB."""
+    """From bytes."""
     return UNKNOWN if value is None else f"{value / _GIB:.1f}"
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Return a bar, full at 1, coloured by fullness unless styled."""
+    """Full at 1, coloured by fullness unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
@@ -107,7 +107,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return a curve from zero to the maximum of the last `width` values; unknown leaves a gap."""
+    """From zero to the maximum of the last `width` values; unknown is a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
