@@ -1,4 +1,4 @@
-"""A verdict's history: each change with rule, evidence and later changes."""
+"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""The rule that fired, and the next with its missing condition."""
+"""Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""First and last: about 20 KB an incident, of the 200 ended last and the open ones."""
+"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,28 +22,28 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Added after the detector."""
+"""Evidence names added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change of an incident, and its reason."""
 
-    t: float  # Unix
+    t: float  # Unix seconds
     event: str  # "opened" | "updated" | "recovering" | "resolved"
     severity: str
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""
+    rule: str = ""  # empty: none named
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # after the detector, with reasons
+    changes: tuple[str, ...] = ()  # made after the detector, with the reason
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
-    """With its current form last."""
+    """Return the way with the incident's current form as the last step."""
     every = (*one.evidence_for, *one.evidence_against)
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip
@@ -63,7 +63,7 @@ def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
 
 
 def why_no_page(one: "Incident") -> str:
-    """ "": it pages."""
+    """Return why an incident does not page; "": it pages."""
     last = one.way[-1] if one.way else None
     told = one.recurring and one.recurring.told
     if one.severity == "page" and one.open and not one.recovering and not told:
@@ -82,12 +82,12 @@ def why_no_page(one: "Incident") -> str:
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
-    """Plain values."""
+    """Return plain values."""
     return [asdict(step) for step in way]
 
 
 def from_plain(said: Any) -> tuple[Step, ...]:
-    """Raises one of stored.DAMAGE."""
+    """Restore a way. Raises one of stored.DAMAGE."""
     return _steps().validate_python(said) if said else ()
 
 
