@@ -19,12 +19,15 @@ boot = next(int(line.split()[1]) for line in open("/proc/stat") if line.startswi
 started = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 body = re.sub(r"(?m)^(process_start_time_seconds) .*", f"\\\\1 {started}", open(sys.argv[1]).read())
 class Handler(http.server.BaseHTTPRequestHandler):
+    steps = 0
     def do_GET(self):
         known = self.path in ("/metrics", "/health")
         self.send_response(200 if known else 404)
         self.end_headers()
         if self.path == "/metrics":
-            self.wfile.write(body.encode())
+            Handler.steps = min(Handler.steps + 1, 3)  # it works for three scrapes, then stands still
+            more = lambda found: f"{found[1]} {float(found[2]) + 100 * Handler.steps}"
+            self.wfile.write(re.sub(r"(?m)^(vllm:generation_tokens_total\\S*) (\\S+)$", more, body).encode())
     def log_message(self, *_):
         pass
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)

@@ -97,5 +97,5 @@ def test_what_was_exported_goes_on():
     data = day.export()
     assert Day.restored(data).cells(BEGIN + 1000) == day.cells(BEGIN + 1000)
     for wrong in (b"", data[:-1], data + b"x", b"\xff" * len(data)):
-        with pytest.raises(ValueError, match="no day"):
+        with pytest.raises(ValueError, match="not a day"):
             Day.restored(wrong)

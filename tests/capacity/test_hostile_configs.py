@@ -91,7 +91,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("an offload without end", ("--cpu-offload-gb", "inf"), "--cpu-offload-gb inf is above 1,048,576"),
     ("ranks of 400 digits", ("--tensor-parallel-size", "9" * 400), "--tensor-parallel-size 999999999999999999…"),
     ("a length of 400 digits", ("--max-model-len", "9" * 400), "is more than any model has"),
-    ("a speculation without end", ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1000000000000}'), "num_speculative_tokens: 1000000000000 is no whole number"),
+    ("a speculation without end", ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1000000000000}'), "num_speculative_tokens: 1000000000000 is not a whole number"),
     ("a speculation that is deep", ("--speculative-config", "[" * 200_000), "is not a JSON object"),
     ("a name that is too long", ("--from-log", "x" * 5000), "cannot be"),
 )  # fmt: skip

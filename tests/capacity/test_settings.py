@@ -106,7 +106,7 @@ def test_what_vllm_refuses_does_not_fit(flags: dict[str, object], why: str, inst
 REFUSED = (
     ({"kv_cache_dtype": "fp5"}, "--kv-cache-dtype fp5 is not known here"),
     ({"dtype": "int3"}, "--dtype int3 is not known here"),
-    ({"version": "latest"}, "'latest' is no vLLM release"),
+    ({"version": "latest"}, "'latest' is not a vLLM release"),
     ({"version": "0.5.5"}, "vLLM 0.5.5 is older than 0.6.0, the first release that is planned for"),
 )
 

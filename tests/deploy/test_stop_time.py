@@ -15,7 +15,7 @@ GRANTED = {
     "systemd/vllm-watch.service": r"^TimeoutStopSec=(\d+)$",
     "kubernetes/node/daemonset.yaml": r"terminationGracePeriodSeconds: (\d+)",
     "kubernetes/fleet/deployment.yaml": r"terminationGracePeriodSeconds: (\d+)",
-    "helm/vllm-watch/templates/deployment.yaml": r"terminationGracePeriodSeconds: (\d+)",
+    "helm/vllm-watch/templates/workload.yaml": r"terminationGracePeriodSeconds: (\d+)",
     "compose.yaml": r"&vllm-watch\n(?:  .*\n)*?  stop_grace_period: (\d+)s",
 }
 KINDS = (hooks.CommandHook, hooks.WebhookHook, hooks.GateHook, hooks.SystemdHook, hooks.DockerHook, hooks.KubernetesHook)  # fmt: skip

@@ -1,5 +1,6 @@
 """An engine's signals from its samples: rates, shares, latencies, progress, and what is unknown."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -239,13 +240,17 @@ def test_what_users_get_is_progress(moved, progress):
         "request_success": {"stop": 5.0}, "preemptions": 5.0, "requests_running": 1.0,
         "ttft": histogram(1, 2, 5), "kv_cache_usage": 0.5,
     }  # fmt: skip
-    signals = follow(sample(**still), sample(**(still | moved)))
-    assert (signals.last_progress_timestamp_seconds == 1005.0) is progress
+    began = still | {"generation_tokens": 4.0}
+    signals = follow(sample(**began), sample(**still), sample(**(still | moved)))
+    assert (signals.last_progress_timestamp_seconds == 1010.0) is progress
     assert signals.state == ("serving" if progress else "prefilling")
 
 
-def state(*samples, **options):
-    return follow(*samples, **options).state
+def state(*samples, met=False, **options):
+    """The state after these samples, of an engine that has generated a token before them, if met."""
+    first = samples[0]
+    before = [replace(first, generation_tokens=(first.generation_tokens or 1.0) - 1.0)] * met
+    return follow(*before, *samples, **options).state
 
 
 BUSY = {"requests_running": 2.0, "requests_waiting": 1.0}
@@ -290,14 +295,17 @@ def engine(step, **fields):
     ],
 )
 def test_the_state_of_an_engine(samples, expected):
-    """In one word, at a look every five seconds."""
-    assert state(*samples) == expected
+    """In one word, at a scrape every five seconds; what never moved before a first watcher may be left over."""
+    still = expected == "prefilling" and all(each == samples[0] for each in samples)
+    assert state(*samples) == ("unknown" if still else expected)
+    if expected == "prefilling":
+        assert state(*samples, met=True) == expected
 
 
 def test_one_still_look_at_a_quick_pace_is_nothing():
     """At a look a second, a second between two steps is no prefill; three are."""
     assert state(*[engine(5, **BUSY)] * 2, every_s=1.0) == "serving"
-    assert state(*[engine(5, **BUSY)] * 4, every_s=1.0) == "prefilling"
+    assert state(*[engine(5, **BUSY)] * 4, every_s=1.0, met=True) == "prefilling"
 
 
 def test_a_prefill_in_steps_is_prefilling():

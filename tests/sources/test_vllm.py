@@ -16,7 +16,7 @@ from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.redaction import HIDDEN, redact_always
-from vllm_watch.support.threads import computed
+from vllm_watch.support.threads import compute
 
 CAPTURES = Path(__file__).parent / "captures"
 BODY = (CAPTURES / "0.33.0-v1.txt").read_text()
@@ -373,14 +373,14 @@ async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one
         assert go_on.wait(30)
         return name
 
-    tasks = [asyncio.create_task(computed(partial(work, name))) for name in range(4)]
+    tasks = [asyncio.create_task(compute(partial(work, name))) for name in range(4)]
     while not begun:
         await asyncio.sleep(0.01)
     assert len(begun) == 1
     go_on.set()  # by the loop, which runs meanwhile
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3]
     with pytest.raises(ZeroDivisionError):
-        await computed(lambda: 1 / 0)
+        await compute(lambda: 1 / 0)
 
 
 async def test_half_a_character_in_a_name_is_none():

@@ -232,7 +232,7 @@ def test_one_notebook_beside_four_servers_is_one_incident_whatever_they_do():
     assert one.host.opened == {"stale_vram": 1}
     (now,) = one.host.incidents
     assert (now.id, now.concerns) == (stale.id, ("s1",))
-    assert "where s1 (VLLM::EngineCore, process 1003) runs" in now.summary
+    assert "which s1 (VLLM::EngineCore, process 1003) uses" in now.summary
 
 
 def test_what_concerns_a_server_is_asked_by_its_name():

@@ -90,19 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse_empty(arguments.config or Path(os.environ.get(CONFIG_VARIABLE) or os.devnull))
         return load_config()
 
-    _check_folders(config := load_config())
+    _check_procfs(config := load_config())
     serve(config, load_again)
     return 0
 
 
-def _check_folders(config: Config) -> None:
-    """Refuse folders that cannot be ones, before anything starts. Raises ConfigError."""
+def _check_procfs(config: Config) -> None:
+    """Raises ConfigError for a missing /proc, before anything starts."""
     if not config.procfs.is_dir():
         remedy = "give the path where the host's /proc is mounted"
         raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)
-    if config.state_dir is not None and config.state_dir.is_file():
-        cause = f"--state-dir {config.state_dir}: is a file, not a folder"
-        raise ConfigError(cause, "name a folder; it is created if it is missing")
 
 
 def _refuse_empty(path: Path) -> None:

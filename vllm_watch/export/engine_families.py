@@ -64,8 +64,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
-        help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to so much of "
-             "what it did when fresh; 0: down, stalled, failing, starting or asleep. Load is not in it.",
+        help="Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
+             "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not in it.",
         absent="Absent while it is not known, which is never 1. `engine` is empty for a target that shows no engine.",
         value=_health,
     ),
