@@ -161,7 +161,7 @@ class Board:
             self.listeners.mark(incident=incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        """Of ended incidents: the engine's, or its server's first."""
+        """Keep charts of ended incidents: the engine's, or its server's first."""
         for incident in (event.incident for event in events if not event.incident.open):
             charts = _charts(entry, incident)
             first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)

@@ -174,7 +174,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold. `request_tokens`: of a fresh one. Unknown is all: held pages are no
+    """Return the largest share of the cache that requests waiting for KV may hold. `request_tokens`: of a fresh one. Unknown is all: held pages are not a
     leak."""
     if not block.awaiting_kv:
         return 0.0

@@ -24,7 +24,7 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Older ones tell little of today's server."""
+"""Older ones are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
 

@@ -110,7 +110,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Of an unintended end. `dead_s`: last failed check."""
+    """Return evidence of an unintended end. `dead_s`: last failed check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health said that the engine core is dead, just before"
@@ -119,7 +119,7 @@ def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
 
 
 def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
-    """Of an intended end."""
+    """Return evidence of an intended end."""
     drained = demand.drained
     said = [drained] if drained is not None else []
     if told_to_end:
@@ -129,7 +129,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Of a slow start. `began_s`: first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: first poll without an answer."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -159,7 +159,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """No start succeeds beside a stale engine core's memory."""
+    """No start succeeds without a stale engine core's memory."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"

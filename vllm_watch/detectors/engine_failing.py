@@ -157,7 +157,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """The log is this process's, whose CUDA errors last. An Xid may be of another's GPU: `gpu_fault` advises."""
+        """The log is this process's: a CUDA error lasts. An Xid may be of another's GPU: `gpu_fault` advises."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

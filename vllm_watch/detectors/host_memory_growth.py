@@ -43,7 +43,7 @@ class Settings(BaseModel):
     """Healthy servers move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Of resident memory: 100 GiB (weights in host memory) move by more."""
+    """Share of resident memory: 100 GiB (weights in host memory) move by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
     """Last part ÷ first. Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
@@ -68,7 +68,7 @@ class Settings(BaseModel):
 
 
 BIN_SECONDS = 60.0
-"""Each one's minimum: momentary needs are no growth."""
+"""Each one's minimum: momentary needs are not growth."""
 
 BINS_SHARE_MIN = 0.8
 """Minutes that must be seen."""

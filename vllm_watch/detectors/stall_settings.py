@@ -45,4 +45,4 @@ class Settings(BaseModel):
     """A sleep, wake-up or new weights: 100 GiB over PCIe take five seconds."""
 
     canary_failures: int = Field(2, ge=1)
-    """One may meet a pause. Together they wait as long as one request may: a warm-up or prefill is no wedge."""
+    """One may meet a pause. Together they wait as long as one request may: a warm-up or prefill is not a wedge."""

@@ -134,7 +134,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """From an ended silence."""
+    """Learn from an ended silence."""
     if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
@@ -220,7 +220,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
 def evidence_for(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
 ) -> tuple[Evidence, ...]:
-    """Of a stall."""
+    """Return the evidence of a stall."""
     longest = f"longest pause so far: {survived_s:.0f} s"
     since = " since the first unanswered canary" if engine.canary_failures else ""
     progress, running, waiting = (

@@ -132,7 +132,7 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """Of a target, engine or incident."""
+        """Serve the charts of a target, engine or incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -238,7 +238,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """An incomplete download must not look like a short file."""
+    """An incomplete download must not seem to be a short file."""
     if request.transport is not None:
         request.transport.abort()
 

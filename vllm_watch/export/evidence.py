@@ -45,7 +45,7 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Of a hung core or API."""
+        """Return stacks of a hung core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None

@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Of a signals.records.Quantiles."""
+    """Make the series of a signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

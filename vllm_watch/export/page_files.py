@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Of the page."""
+    """Return the page's digest."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

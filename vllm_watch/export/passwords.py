@@ -100,7 +100,7 @@ class Passwords:
 
 
 def credentials(header: str) -> tuple[str, bytes] | None:
-    """Of Basic Authorization."""
+    """Parse a Basic Authorization header."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic" or len(text) > HEADER_CHARACTERS_MAX:
         return None

@@ -35,7 +35,7 @@ class Worst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Of an engine, or the server (`engine` None). Times are Unix seconds."""
+    """One problem of an engine, or of the server (`engine` None). Times are Unix seconds."""
 
     id: str
     target: str

@@ -32,12 +32,12 @@ QUIET_LOOKS = 3.0
 """Usual intervals before an end: one poll proves no recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Limit of it."""
+"""Limit of the wait for QUIET_LOOKS."""
 
 
 @record
 class Moment:
-    """What incidents depend on."""
+    """The part of a poll that incidents depend on."""
 
     t: float  # Unix
     at_s: float  # without steps
@@ -48,7 +48,7 @@ class Moment:
 
 
 class Lifecycle:
-    """Of one target, or host."""
+    """Follows the incidents of one target, or of one host."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -282,7 +282,7 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Of `kinds`, on the same timeline; unwatched time is not quiet. Raises one of stored.DAMAGE, changing nothing."""
+        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet. Raises one of stored.DAMAGE, changing nothing."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}

@@ -14,10 +14,10 @@ USUAL_SECONDS = 1800.0
 """Incident-free, for the mean."""
 
 USUAL_SECONDS_MIN = 60.0
-"""Unknown before."""
+"""The usual rate is unknown before this."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Poisson."""
+"""Poisson deviations beyond chance."""
 
 PAST_MAX = 32
 """Incidents begin some polls before they open."""

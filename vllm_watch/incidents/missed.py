@@ -1,4 +1,4 @@
-"""A down or hung server may look unused; its peers' waits show the need."""
+"""A down or hung server may seem unused; its peers' waits show the need."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -24,7 +24,7 @@ FORGOTTEN_SECONDS = 86_400.0
 """Periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Of the last notified occurrences or duration."""
+"""Notify again at this multiple of the notified occurrences or duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """Then a page is notified, however often it recurred."""
@@ -72,7 +72,7 @@ class _Past:
 
 
 class Recurrence:
-    """Of one target within a day."""
+    """The troubles of one target within a day."""
 
     def __init__(self) -> None:
         self._past: dict[Trouble, _Past] = {}

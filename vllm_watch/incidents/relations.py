@@ -7,7 +7,7 @@ from vllm_watch.incidents.incident import RECOVERING, Incident, Key
 STATE_OF = {
     "engine_down": "down", "engine_stalled": "stalled", "engine_failing": "failing", "throughput_collapse": "collapsed", "overload": "overloaded",
 }  # fmt: skip
-"""Of an active incident, worst first."""
+"""State shown during an active incident, worst first."""
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_down": ("engine_stalled", "engine_failing", "throughput_collapse", "overload"),
@@ -15,7 +15,7 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""On the same engine: a dead one serves nothing, one without steps generates nothing, and the queue before is no demand."""
+"""On the same engine: a dead one serves nothing, one without steps generates nothing, and the queue before is not demand."""
 
 ORDER = tuple(STATE_OF)
 """Causes open first."""
@@ -29,7 +29,7 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Of a peer's incident, if known (`targets[].peers`, `targets[].gang`)."""
+"""Effects of a peer's incident, if known (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """A collapsed engine makes few steps."""

@@ -34,7 +34,7 @@ class Sent:
 
 
 class Report(NamedTuple):
-    """Of NotifierHealth."""
+    """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (the queue changed)
     number: int  # tries or notifications

@@ -171,7 +171,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Of our own pod unless one is named."""
+    """Write a test Event, of our own pod unless one is named."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

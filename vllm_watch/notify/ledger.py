@@ -20,7 +20,7 @@ KEPT_SECONDS = 86400.0
 """After its end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""Of all notifiers, 2 KB each; the oldest over go first."""
+"""All notifiers' together, 2 KB each; the oldest that are over go first."""
 
 
 class Ledger:

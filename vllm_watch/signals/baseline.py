@@ -33,16 +33,16 @@ SLOW_ALARM_SECONDS = 7.0
 """Long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
-"""Of evidence while no request waits."""
+"""Weight of evidence while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Of throughput with requests waiting: at saturation a real engine has a peak, then 70 to 80 % of it."""
+"""Share of throughput with requests waiting: at saturation a real engine has a peak, then 70 to 80 % of it."""
 
 STARVED_DEVIATION = 0.08
-"""Of the smoothed log throughput ratio at saturation."""
+"""Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Of the requests that ran at equal KV usage when fresh."""
+"""Share of the requests that ran at equal KV usage when fresh."""
 
 STARVED_USAGE_MIN = 0.7
 """Below it requests do not wait for the cache (a huge one may, for a third)."""

@@ -53,7 +53,7 @@ class Block:
     finished: float | None
     finished_tokens: float | None  # prompt and output
     preempted: float | None
-    prompts: float | None = None  # whose first token came
+    prompts: float | None = None  # requests with their first token
     first_token_seconds: float | None = None  # sum
     kv_usage_end: float | None = None
     tokens_in_flight: float | None = None  # from an unknown zero

@@ -29,7 +29,7 @@ SHARE_MAX = 0.99
 """A wait is counted at its end: a block may show more."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Of healthy steps, until the usual is known: five blocks."""
+"""Healthy steps until the usual is known: five blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class StepWaits:
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:
-    """Of CPU-limit periods, throttled."""
+    """Return the throttled share of CPU-limit periods."""
     if None in (a.quota_periods, b.quota_periods, a.throttled_periods, b.throttled_periods):
         return None
     periods = (b.quota_periods or 0.0) - (a.quota_periods or 0.0)

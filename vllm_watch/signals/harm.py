@@ -7,7 +7,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Of the worst usual latencies; at a fifth of its load an engine twice as slow still serves like at its peak."""
+"""Harmful multiple of the worst usual latencies: at a fifth of its load an engine twice as slow serves as fast as at its peak."""
 
 USUAL = 3
 """As many minutes as bad make one usual."""
@@ -16,7 +16,7 @@ MINUTE_SECONDS = 60.0
 """Users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""A few answers."""
+"""Smooths the current experience over a few answers."""
 
 
 class Harm:

@@ -100,7 +100,7 @@ class Inputs:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Of the last readable body."""
+        """Engines of the last readable body."""
         return self._engines
 
     def look(self, at_s: float, observation: Observation) -> None:

@@ -11,7 +11,7 @@ START_SECONDS = 1800.0
 """First start: the largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""Of the longest start: cold page cache, slow disk."""
+"""Multiple of the longest start: cold page cache, slow disk."""
 
 PATIENCE_SECONDS_MIN = 60.0
 """Half of a short start is only seconds."""
@@ -74,7 +74,7 @@ class Loading:
 
     @property
     def attempts(self) -> int:
-        """In this silence."""
+        """Processes started in this silence."""
         return len(self._pids)
 
     def patience_s(self, usual_s: float) -> float:

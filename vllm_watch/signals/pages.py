@@ -12,7 +12,7 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
-"""Of recent history."""
+"""Grain of the recent history."""
 
 ENTRIES = 180
 """An hour at that grain."""
@@ -33,7 +33,7 @@ IDLE_SECONDS = 15.0
 """After it the last requests' pages are free."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
-"""Of the loss, to time its rise."""
+"""The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
 """With a token per step; pages are taken before their tokens count: fewer are in prefill."""

@@ -30,7 +30,7 @@ TOGETHER_SECONDS = 8.0
 """Clients that leave a hang leave one by one, by their timeouts."""
 
 GONE_SHARE = 0.9
-"""Of the requests in flight, to be all: a scraper may connect meanwhile."""
+"""Share of the requests in flight that counts as all: a scraper may connect meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
 """Each suffices alone: a scraper closes one or two, and a gateway polling /v1/models every 5 s gets six responses in two polls of 15 s. Below both are

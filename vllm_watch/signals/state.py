@@ -98,7 +98,7 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
     """Nothing runs, and waiting requests need another server's KV. vLLM reports it from 0.32; before, they are deferred while a KV connector works. Host
-    offload counts not, unless the configuration pairs (`paired`) a server."""
+    offload does not count, unless the configuration pairs (`paired`) a server."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason

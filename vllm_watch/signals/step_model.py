@@ -25,13 +25,13 @@ READY_BLOCKS = 12
 """Four per parameter, before it may judge."""
 
 READY_SECONDS = 40.0
-"""Of work, before it may judge: restarted engines within a minute or two."""
+"""Work before it may judge: restarted engines are covered within a minute or two."""
 
 NEWS = 0.02
 """Leverage below it hardly changes the fit."""
 
 SOLVE_EVERY = 8
-"""Of blocks below NEWS."""
+"""Solve at every eighth block below NEWS."""
 
 REPEAT_SECONDS = 15.0
 """They share requests (an answer takes 10 to 60 s): one."""
@@ -65,7 +65,7 @@ class StepModel:
 
     @property
     def scatter(self) -> float:
-        """Of healthy blocks' log ratio."""
+        """Scatter of healthy blocks' log ratio."""
         return max(SCATTER_MIN, sqrt(self._scatter_square))
 
     def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:

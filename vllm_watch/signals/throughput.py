@@ -7,13 +7,13 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Of work: spans bursts and gaps."""
+"""Working time averaged: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
 """Prompt tokens come in lumps, at a prefill's end."""
 
 READY_SECONDS = 40.0
-"""Of work, until the reference counts."""
+"""Working time until the reference counts."""
 
 ALIKE = 1.3
 """Usual work and KV cache per request."""
@@ -140,5 +140,5 @@ class Throughput:
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Of a healthy request (Little's law); 0: unknown."""
+        """Time of a healthy request in the engine (Little's law); 0: unknown."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

@@ -12,7 +12,7 @@ STEP_FACTOR = 8.0
 """Usual intervals; beyond, a gap or a clock step: no rate crosses it. Timeouts stretch one two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""At one scrape a second, a pause is no step."""
+"""At one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6

@@ -1,5 +1,5 @@
 """Drift of step times from minute to minute, without a fault: request mix, host, adapters, grammars. A random walk: over k minutes at most √k times as
-far; more is not wander, sudden or creeping. Changes over hours show in the level, whose range a long-observed engine has shown."""
+far; more is not wander, sudden or creeping. Changes over hours show in the level; a long-observed engine has shown its range."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""Of work: idle engines do not wander."""
+"""Working time: idle engines do not wander."""
 
 SMOOTH_SECONDS = 20.0
 """Shows a change within a minute."""
@@ -25,7 +25,7 @@ STRAY_FIRST = 0.08
 """Assumed, and least, of a minute's level."""
 
 STRAY_MINUTES_MIN = 120.0
-"""Of work, until the level is judged."""
+"""Minutes of work until the level is judged."""
 
 STRAY_DEVIATIONS = 5.0
 """A level beyond is not wander."""
@@ -44,10 +44,10 @@ LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """At which changes are tested."""
 
 OUTLIER = 3.0
-"""Clipped here: wander repeats; one cured slowdown is no habit."""
+"""Clipped here: wander repeats; one cured slowdown is not a habit."""
 
 DEVIATIONS = 5.0
-"""A change beyond is no wander: six lags each minute, all day."""
+"""A change beyond is not wander: six lags are tested each minute, all day."""
 
 
 class Wander:
@@ -94,12 +94,12 @@ class Wander:
 
     @property
     def stray(self) -> float:
-        """Of a minute's level."""
+        """Deviation of a minute's level."""
         return sqrt(self._level_square)
 
     @property
     def minutes(self) -> float:
-        """Of work."""
+        """Minutes of work behind that."""
         return self._count
 
     def exceeded(self, at_least: float) -> bool:

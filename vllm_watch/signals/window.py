@@ -30,7 +30,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """What older polls keep: a sixth."""
+    """The stored part of older polls: a sixth."""
 
     prompt_tokens: float | None
     generation_tokens: float | None

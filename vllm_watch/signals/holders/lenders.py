@@ -1,4 +1,4 @@
-"""Idle processes whose GPU memory engines map: ending one ends its engines. vLLM's weight daemon (`vllm preload`; `--load-format ipc_cache`, CUDA IPC),
+"""Idle processes with GPU memory that engines map: ending one ends its engines. vLLM's weight daemon (`vllm preload`; `--load-format ipc_cache`, CUDA IPC),
 NVIDIA's GPU Memory Service (Dynamo), LMCache's and Mooncake's servers. Only command lines show it. Source: vLLM #54921, #56680, #57577;
 ai-dynamo/dynamo #6818; LMCache multiprocess mode."""
 

@@ -30,7 +30,7 @@ class Limits:
     """A worker ends within 40 s of its parent."""
 
     notebook_seconds: float = 1800.0
-    """People who read or think return sooner."""
+    """Reading or thinking takes people less."""
 
     process_seconds: float = 3600.0
     """Training waits for data or a disk, not an hour."""

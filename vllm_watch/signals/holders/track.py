@@ -7,7 +7,7 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Of a core. A notebook's heartbeat and runtime threads take 0.1 to 1 %, an event loop 1 %; preparing data or launching kernels 5 %."""
+"""Share of a core. A notebook's heartbeat and runtime threads take 0.1 to 1 %, an event loop 1 %; preparing data or launching kernels 5 %."""
 
 SAME_START_SECONDS = 2.0
 """Hundredths of a clock adjusted by a second."""

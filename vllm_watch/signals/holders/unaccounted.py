@@ -17,7 +17,7 @@ HOLDER_BYTES = 64 * 2**20
 """Per context, uncharged."""
 
 LEFT_SHARE_MIN = 0.5
-"""Of an ended holder's, without an owner."""
+"""Least share of an ended holder's memory without an owner."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ _PIPE_COLUMNS = 2000  # no cuts
 _HEADER_COLUMNS = 160
 _HEIGHT = 200  # all troubles
 _ENGINES_MAX = 40  # more with incidents
-# A wrong address? Show what answered.
+# Perhaps a wrong address: show the answer.
 _UNSEEN = ("unknown", "starting")
 
 

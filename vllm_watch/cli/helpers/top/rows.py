@@ -107,7 +107,7 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Not if down or stalled: a last minute's rate looks like work."""
+    """Not if down or stalled: a last minute's rate would seem to be work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 

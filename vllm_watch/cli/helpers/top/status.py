@@ -56,7 +56,7 @@ class JudgedGpu(GpuSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReading(GpuReading):
-    """Of the daemon's host."""
+    """All GPUs of the daemon's host."""
 
     gpus: tuple[JudgedGpu, ...] | None = None
 

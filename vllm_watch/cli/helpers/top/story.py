@@ -171,7 +171,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Of the engine or its server, worst first."""
+    """Return the engine's or its server's, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
