@@ -1,3 +1,3 @@
 """vllm-watch: monitors vLLM engines and their GPUs, reports faults with evidence, and can restart engines safely."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

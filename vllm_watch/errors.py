@@ -1,11 +1,10 @@
-"""Errors that an operator can fix: each has a cause and a remedy."""
+"""Errors that an operator can fix, with cause and remedy."""
 
 
 class WatchError(Exception):
-    """An operating error, shown as `cause` and `remedy`, never as a traceback.
+    """Shown without a traceback.
 
-    `cause` is one sentence that quotes the wrong value; `remedy` is an instruction.
-    """
+    `cause`: a sentence that quotes the wrong value; `remedy`: an instruction."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")
@@ -14,28 +13,28 @@ class WatchError(Exception):
 
 
 class ConfigError(WatchError):
-    """An invalid configuration; `cause` begins with the path of the key or of the file."""
+    """`cause` begins with the path of the key or file."""
 
 
 class ExpositionError(WatchError):
-    """A /metrics body that is not the Prometheus text format; `cause` names the line."""
+    """Malformed Prometheus text; `cause` names the line."""
 
 
 class RecordingError(WatchError):
-    """A trace file that cannot be read; `cause` names the file and the line."""
+    """An unreadable trace; `cause` names file and line."""
 
 
 class HookError(WatchError):
-    """A restart hook that cannot or will not act; certainly nothing was restarted."""
+    """It cannot or will not act; certainly nothing was restarted."""
 
 
 class ServeError(WatchError):
-    """The daemon cannot bind its address."""
+    """The address cannot be bound."""
 
 
 class JournalError(WatchError):
-    """The journal, which must be on disk before a restart, cannot be written or read."""
+    """The journal cannot be written or read."""
 
 
 class StateError(WatchError):
-    """The state folder cannot be used; the watcher continues without saved state."""
+    """The state folder cannot be used; the watcher continues without."""

@@ -112,7 +112,7 @@ def test_what_is_not_said_is_noted() -> None:
     """A default that was taken stands among the assumptions."""
     assert read_config(of(1)).notes == (
         "bfloat16: the config names no torch_dtype",
-        "the config has no vocab_size: what depends on it is guessed",
+        "the config has no vocab_size: values that depend on it are guessed",
     )
     assert read_config(LLAMA_31_8B).notes == ()
 
@@ -153,7 +153,7 @@ def test_a_cache_that_is_not_known_is_not_sized(more: Config, key: str | None) -
         assert plan(config).fits
         return
     with pytest.raises(
-        WatchError, match=r"how many tokens fit cannot be said. Weights of 3.\d\d GiB per GPU leave"
+        WatchError, match=r"how many tokens fit is unknown. Weights of 3.\d\d GiB per GPU leave"
     ):
         plan(config)
 

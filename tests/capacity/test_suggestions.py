@@ -85,7 +85,7 @@ def test_nothing_is_suggested_where_it_is_right() -> None:
 NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
     (LLAMA_31_8B, {"version": "0.99.0"}, "rules as of vLLM 0.32.0: newer ones were not checked"),
     (LLAMA_31_8B, {"version": "0.11.0"}, "CUDA graphs (0.1 to 1 GiB) come on top of the budget in this release"),
-    (LLAMA_31_8B, {"kv_cache_memory_bytes": 1 << 30}, "the KV cache is as given: --gpu-memory-utilization has no say"),
+    (LLAMA_31_8B, {"kv_cache_memory_bytes": 1 << 30}, "the KV cache is as given: --gpu-memory-utilization has no effect"),
     (LLAMA_31_8B, {}, "CUDA graphs: 0.25 (0.07 to 0.5) GiB and 0.0058 (0.003 to 0.015) for each of 102"),
 )  # fmt: skip
 

@@ -64,7 +64,7 @@ async def test_pause_and_resume(tmp_path):
     """Each says what holds now."""
     async with station(tmp_path) as one:
         assert (await run(one, "pause", "--reason", "a move"))[:2] == (
-            0, "paused by anna until somebody resumes: a move\n",
+            0, "paused by anna until resumed: a move\n",
         )  # fmt: skip
         status, _, err = await run(one, "restart", "a")
         assert (status, err.splitlines()[0]) == (1, "refused: paused by anna: a move")
@@ -77,7 +77,7 @@ WRONG = {
     "no token": (("resume",), False, "a token is required"),
     "a long reason": (("pause", "--reason", "x" * 501), True, "reason is not a text of at most 500"),
     "no reason": (("pause",), True, "required, but missing: --reason"),
-    "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "minutes is not a number"),
+    "no time": (("silence", "x", "--reason", "y", "--minutes", "0"), True, "not a number of minutes above 0"),
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ what to do:
   - run no more requests at once than there are blocks
       --max-num-seqs 600
 
-what the log says of the engine:
+facts about the engine from the log:
   engine                  V1
   max_model_len           118000
   model                   org/m
@@ -85,9 +85,9 @@ def test_an_empty_file(tmp_path, capsys):
     """That nothing was written is said."""
     file = tmp_path / "vllm.log"
     file.touch()
-    status, out, _ = run(capsys, file)
-    assert status == 2
-    assert "It is empty" in out
+    status, out, err = run(capsys, file)
+    assert (status, out) == (2, "")
+    assert "vllm.log: it is empty" in err
 
 
 @pytest.mark.parametrize(

@@ -86,4 +86,4 @@ def test_a_file_that_cannot_be_used_is_a_mistake(url, tmp_path, capsys):
         assert main([*argv, "--ca-file", "/nowhere"]) == 2
         assert capsys.readouterr().err.startswith("vllm-watch: --ca-file: '/nowhere' names no file")
         assert main([*argv, "--cert-file", "/nowhere"]) == 2
-        assert "cert_file is set without key_file" in capsys.readouterr().err
+        assert "--cert-file without --key-file" in capsys.readouterr().err

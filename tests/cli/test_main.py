@@ -37,7 +37,7 @@ MISTAKES = {
     ),
     "an argument is missing": (
         ["check-config"],
-        "vllm-watch: required, but missing: FILE\n  → see vllm-watch check-config --help\n",
+        "vllm-watch: no FILE given\n  → name the configuration, or use --schema\n",
     ),
     "no such file": (
         ["check-config", "/nowhere.yaml"],

@@ -144,7 +144,7 @@ async def test_the_images_health_check(folder: Path) -> None:
         alive = await asyncio.to_thread(run, environ)
     gone = await asyncio.to_thread(run, environ)
     assert (alive.returncode, alive.stderr) == (0, "")
-    assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 1), gone.stderr
+    assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 2), gone.stderr
     assert "Connection refused" in gone.stderr
 
 

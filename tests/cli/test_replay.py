@@ -217,14 +217,15 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
     assert (wide["target"], narrow["target"]) == (ONE, "chat")
 
 
-def test_an_empty_recording_is_no_error(trace, capsys):
-    """It is said, but not on stdout, where only the recording's own content stands."""
+def test_an_empty_recording_is_an_error_with_a_remedy(trace, capsys):
+    """Printed to stderr only, so that a pipe gets no text."""
     path = trace([])
 
-    assert main(["replay", path, "--state", "--json"]) == 0
+    assert main(["replay", path, "--state", "--json"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert f"{path} holds no observations" in shown.err
+    assert f"{path} contains no complete observation: it is empty or cut short" in shown.err
+    assert "  → give a file that" in shown.err
 
 
 def test_a_damaged_recording_is_an_error_with_a_remedy(tmp_path, capsys):

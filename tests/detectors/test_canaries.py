@@ -110,7 +110,7 @@ def test_what_is_said():
     """In words that need no documentation, with what speaks against it."""
     _, verdict = first_firing(said_of(looks({65: NO, 80: NO})), "0")
     assert verdict.summary == (
-        "Engine wedged while it looks idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
+        "Engine wedged while it seems idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
     )
     assert [each.text for each in verdict.evidence_for] == [
         "no scheduler step for 25 s since the first unanswered canary (no earlier pause known)",

@@ -151,7 +151,7 @@ def test_it_says_who_waited_how_long_and_how_long_before():
 
 LIMITS = {
     "its limit is used up": (0.8, "its CPU limit was used up in 80% of the periods: raise"),
-    "its limit is not reached": (0.0, "its own CPU limit is not what stops it: others have the CPUs"),
+    "its limit is not reached": (0.0, "its own CPU limit is not the cause: others have the CPUs"),
     "it has no limit": (None, "no CPU limit of its own is seen: others have the CPUs"),
 }  # fmt: skip
 

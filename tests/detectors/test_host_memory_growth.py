@@ -194,7 +194,7 @@ def test_a_cache_of_images_that_fills_is_no_leak():
     said = growths(lambda s: 3000 + min(s / 2, 4096), media=MEDIA, end=4 * HOURS, step=30)
     assert first_firing(said) is None
     told = {verdict.summary for _, (verdict,) in said}
-    assert "it grows by what its cache of images, audio or video may hold" in told
+    assert "it grows within its cache limit of images, audio or video" in told
 
 
 def test_advice_stands_until_it_is_over():

@@ -487,7 +487,7 @@ def test_long_requests_that_have_yet_to_finish_are_not_taken_for_pinned_ones():
 
 SIBLINGS = {
     "the others are well": (1.0, "it is this engine alone"),
-    "all are slow": (3.0, "what they share is slow"),
+    "all are slow": (3.0, "a shared part is slow"),
 }
 
 

@@ -5,6 +5,17 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "nccl_init_failure/custom_all_reduce.cuh": "INFO 11-21 03:00:00 [x.py:1] built csrc/custom_all_reduce.cuh",
+    "out_of_memory/Cuda failure": "Cuda failure 'invalid argument'",
+    "out_of_memory/NV_ERR_NO_MEMORY": "NVRM: nvCheckOkFailedNoLog: Check failed: Invalid argument [NV_ERR_INVALID_ARGUMENT]",
+    "unknown/NVRM: ": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09",
+    "unknown/shapes cannot be multiplied": "the shapes can be multiplied",
+    "engine_dead/failed liveness probe": "Liveness probe failed: HTTP probe failed with statuscode: 503",
+    "engine_dead/code": "vllm-1 exited with code 143",
+    "quantization_unsupported/MoE backend": "INFO 11-21 03:00:00 [nvfp4.py:1] Using 'FLASHINFER_CUTLASS' NvFp4 MoE backend",
+    "unknown_flag/ambiguous option: ": "an ambiguous option: --enable",
+    "compile_failure/PTXAS error": "ptxas info    : 0 bytes gmem",
+    "compile_failure/returned non-zero exit status": "Command '['/usr/bin/ldconfig', '-p']' returned non-zero exit status 1.",
     "engine_dead/segfault at ": "[1234.5] gnome-shell[4242]: segfault at 0 ip 00007f2c sp 00007ffd error 4",
     "unknown/cumem_allocator": "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     "unknown/device kernel image is invalid": "the device kernel image is loaded",

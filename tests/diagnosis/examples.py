@@ -26,6 +26,8 @@ FIRST: dict[str, tuple[str, ...]] = {
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB (GPU 0; 23.70 GiB total capacity; 22.40 GiB already allocated; 247.50 MiB free; 22.40 GiB reserved in total by PyTorch)",
     ),
     "out_of_memory": (
+        "Cuda failure 2 'out of memory'",
+        '[  812.554311] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359',
         "[rank0]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 224.00 MiB.",
         "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 96.00 MiB.",
         "torch.OutOfMemoryError",
@@ -44,12 +46,14 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: Failed to allocate pinned host memory",
     ),
     "unknown_flag": (
+        'vllm: error: ambiguous option: --enable could match --enable-lora, --enable-prefix-caching',
         "vllm: error: unrecognized arguments: --enable-foo",
         "vllm: error: unrecognized arguments: --stage-configs-path /x/qwen3_omni.yaml",  # vllm-omni #1081
         "api_server.py: error: unrecognized arguments: /root/models/Qwen3-8B",  # vllm #27389
         "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'disable_log_requests'",
     ),
     "wrong_flag_value": (
+        'vllm serve: error: argument --speculative-config/-sc: Value {method: cannot be converted to <function loads at 0x7f2c>.',
         "vllm serve: error: argument --kv-cache-dtype: invalid choice: 'fp7' (choose from 'auto', 'fp8')",
         "KeyError: 'invalid tool call parser: qwen9 (chose from { deepseek_v3,hermes })'",
         "vllm serve: error: the following arguments are required: model_tag",  # vllm #13150

@@ -33,6 +33,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.',
     ),
     "quantization_unsupported": (
+        'NotImplementedError: No MXFP4 MoE backend supports the deployment configuration.',
+        "ValueError: NvFp4 MoE backend 'FLASHINFER_CUTLASS' does not support the deployment configuration since kernel does not support MoEActivation.SWIGLUSTEP activation.",
         "KeyError: 'layers.32.self_attn.qkv_proj.k_scale'",
         "KeyError: 'layers.10.feed_forward.experts.0.activation_fn.scales'",
         "KeyError: 'layers.0.mlp.down_proj.weight.absmax'",
@@ -60,6 +62,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'ValueError: max_num_batched_tokens (512) must be greater than or equal to max_num_seqs (1024).',
     ),
     "compile_failure": (
+        'triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error',
+        "RuntimeError: Worker failed with error 'Command '['/usr/bin/clang++', '-x', 'c++-header', '/root/.triton/cache/Jd/precompiled.h', '-w']' returned non-zero exit status 1.', please check the stack trace above for the root cause",
         'Triton compilation failed: triton_poi_fused_0',
         "'sm_120' is not a recognized processor for this target (ignoring processor)",
         'Assertion `false && "mma -> mma layout conversion is only supported on Ampere"\' failed.',
@@ -81,6 +85,8 @@ MORE: dict[str, tuple[str, ...]] = {
         'OSError: No tokenizer file found in directory: /models/mistral',
     ),
     "engine_dead": (
+        'vllm-1 exited with code 139',
+        'Normal   Killing    2m  kubelet  Container vllm failed liveness probe, will be restarted',
         '[1234567.123456] pt_main_thread[4242]: segfault at 0 ip 00007f2c8 sp 00007ffd8 error 4 in libtorch_cuda.so[7f2c8]',
         'CRITICAL 01-22 00:13:36 launcher.py:99] MQLLMEngine is already dead, terminating server process',
         'vllm_server  | ERROR 04-15 02:01:15 [core.py:387] EngineCore hit an exception: Traceback (most recent call last):',
@@ -155,6 +161,7 @@ MORE: dict[str, tuple[str, ...]] = {
         'RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`',
     ),
     "nccl_init_failure": (
+        "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:455 'invalid argument'",
         'RuntimeError: NCCL Error 3: internal error - please report this issue to the NCCL developers',
         'torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (10.0.0.1, 29500).',
         'RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)',

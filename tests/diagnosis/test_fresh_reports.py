@@ -4,8 +4,11 @@ import re
 
 import pytest
 
-from tests.diagnosis.fresh_reports import REPORTS
+from tests.diagnosis.fresh_reports import REPORTS as FIRST
+from tests.diagnosis.more_reports import MORE_REPORTS
 from tests.diagnosis.whole_log import diagnose
+
+REPORTS = FIRST | MORE_REPORTS
 
 
 @pytest.mark.parametrize(("log", "classes", "root", "never"), REPORTS.values(), ids=REPORTS)

@@ -31,7 +31,7 @@ PLACES = {
     "waits in shared memory broadcast for the engine core's next step": IN_SHARED_MEMORY + """\
     WorkerProc.worker_busy_loop (vllm/v1/executor/multiproc_executor.py:1041)
 """,
-    "waits in shared memory broadcast until a worker takes what was sent": """\
+    "waits in shared memory broadcast until a worker takes the message": """\
     SpinCondition.wait (vllm/distributed/device_communicators/shm_broadcast.py:201)
     MessageQueue.acquire_write (vllm/distributed/device_communicators/shm_broadcast.py:744)
 """ + CORE,

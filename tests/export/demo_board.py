@@ -35,7 +35,7 @@ ADVICE = (
 SIGHTS = {
     "engine_down": Sight("sees", ""),
     "engine_stalled": Sight("partly", "no canary so far: a hang of an idle engine is not covered yet. To fix: switch it on."),
-    "throughput_collapse": Sight("blind", "no <b>counter</b> of generated tokens: what gets done is not known."),
+    "throughput_collapse": Sight("blind", "no <b>counter</b> of generated tokens: throughput is unknown."),
     "overload": Sight("unknown", "too few looks yet"),
 }  # fmt: skip
 

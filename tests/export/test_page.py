@@ -183,8 +183,8 @@ async def test_says_what_is_not_seen_of_a_target(opened, server):
     await row.locator("summary").click()
     lines = row.locator(".blind:not(.advice) li")
     await expect(lines).to_have_text([
-        "Detector throughput_collapse is blind: no <b>counter</b> of generated tokens: what gets done is not known.",
-        "Detector engine_stalled sees only part: no canary so far: a hang of an idle engine is not covered yet. To fix: switch it on.",
+        "No detection of throughput_collapse: no <b>counter</b> of generated tokens: throughput is unknown.",
+        "Limited detection of engine_stalled: no canary so far: a hang of an idle engine is not covered yet. To fix: switch it on.",
     ])  # fmt: skip
     assert [await line.get_attribute("data-tone") for line in await lines.all()] == [
         "warn",

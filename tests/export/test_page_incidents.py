@@ -242,7 +242,7 @@ async def test_what_is_over_says_how_bad_it_was_and_since_when_it_is_over(opened
         tab = await opened(server)
         past = tab.page.locator(".ended", has_text="KV cache leak")
         await expect(past.locator(".ended-summary")).to_have_text(
-            "At its worst: 50% of its usual throughput, with 9 requests waiting"
+            "Worst: 50% of its usual throughput, with 9 requests waiting"
         )
         await expect(past.locator(".ended-lasted")).to_have_text("lasted 5\u202fmin")
         await expect(past.locator(".ended-ago")).to_contain_text("ended 10\u202fmin")

@@ -154,7 +154,7 @@ async def test_the_watcher_is_well(opened):
             )
         )
         assert facts["Targets scraped"] == "3 of 3 in time"
-        assert facts["Cannot judge"] == "none known"
+        assert facts["Blind spots"] == "none known"
         assert facts["GPU driver"] == "answers in 11\u202fms"
         assert facts["State"].startswith("/var/lib/vllm-watch · written ")
         assert facts["Restarts"] == "off: not configured"

@@ -463,7 +463,7 @@ def test_what_is_said_when_all_on_one_host_refuse():
     newest = [e for e in told if e["target"] == WATCHER][-1]
     assert newest["summary"] == (
         "8 of 8 targets fell silent within a minute (8 refused): "
-        "most likely what they share, this watcher's host or network among it"
+        "most likely a shared cause, this watcher's host or network included"
     )
 
 
@@ -524,7 +524,7 @@ def test_what_is_said_of_many_that_are_silent_as_the_watcher_comes_back():
     newest = [e for e in told if e["target"] == WATCHER][-1]
     assert newest["summary"] == (
         "6 of 8 targets have not answered since the watcher began (6 read_timeout): "
-        "most likely what they share, this watcher's host or network among it"
+        "most likely a shared cause, this watcher's host or network included"
     )
     assert len(newest["related"]) == 6
     many.ways.clear()

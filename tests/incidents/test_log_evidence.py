@@ -25,10 +25,10 @@ def test_added_to_what_is_found(kind):
     """The class, the reason, the line and whether it would happen again; the cause stays the detector's."""
     (said,) = log_evidence.added([Verdict(state=FIRING, kind=kind, cause="crash", summary="gone")], FAILED)  # fmt: skip
     assert said.cause == "crash"
-    assert said.summary == "gone; its log says: the KV cache is too small"
+    assert said.summary == "gone; its log reports: the KV cache is too small"
     assert (said.evidence_for[-1].name, said.evidence_for[-1].value) == ("engine_log", "kv_cache_too_small")  # fmt: skip
     assert said.evidence_for[-1].text == (
-        "its log says: It does not fit. The line: ValueError: x The next start will fail the same way."
+        "its log reports: It does not fit. The line: ValueError: x The next start will fail the same way."
     )
 
 
@@ -56,7 +56,7 @@ def test_a_start_that_never_succeeds_is_explained():
     watch = Watch("llama")
     events = [each for n in range(400) for each in watch.observe(observation(1e9 + 5 * n, FAILED))]
     opened = next(each.incident for each in events if each.incident.kind == "engine_down")
-    assert "its log says: the KV cache is too small" in opened.summary
+    assert "its log reports: the KV cache is too small" in opened.summary
     assert opened.evidence_for[-1].value == "kv_cache_too_small"
 
 

@@ -91,7 +91,7 @@ LINES: tuple[tuple[str, str | None, str, str, str, str], ...] = (
     ("nobody's, and the release is not known", None, "", "--moon-phase", "unknown", "no release of vLLM has --moon-phase"),
     ("nobody's", "0.20.0", "", "--moon-phase", "PROBLEM", "no release of vLLM has --moon-phase"),
     ("a plugin's, maybe", "0.20.0", _PLUGIN, "--moon-phase", "warning", "unless a plugin that is installed brings it"),
-    ("removed, and the release is not known", None, "", "--swap-space=16", "unknown", "--swap-space is a flag of vLLM 0.1.7 to 0.17.1: whether this vLLM (its release is not known) has it cannot be told"),
+    ("removed, and the release is not known", None, "", "--swap-space=16", "unknown", "--swap-space is a flag of vLLM 0.1.7 to 0.17.1: whether this vLLM (its release is not known) has it is unknown"),
     ("removed, and a release that is newer than the table", "0.99.0", "", "--swap-space=16", "warning", "(the flags of 0.33.0 and before are known)"),
 )  # fmt: skip
 

@@ -74,7 +74,7 @@ ANSWERS = [
 
 SCALES = (
     answers(SCALING_BODY, status="503 Service Unavailable"),
-    "HTTP 503: vLLM says that it is scaling",
+    "HTTP 503: vLLM reports that it is scaling",
 )
 BODIES = [
     ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: name the engine"),

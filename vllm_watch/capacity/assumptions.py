@@ -10,7 +10,7 @@ from vllm_watch.capacity.units import GIB
 
 
 def assumptions(plan: Plan) -> tuple[str, ...]:
-    """Return one sentence per assumption, most important first."""
+    """One sentence each, most important first."""
     settings, flags = plan.settings, plan.settings.flags
     said = [
         f"vLLM {settings.release}, engine {settings.engine}",
@@ -22,7 +22,7 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
     ]
     if plan.machine.beyond_source:
         said.append(
-            f"measured: {plan.machine.beyond_source} took {plan.machine.beyond_bytes / GIB:+.2f} GiB of what is counted, and so will this one"
+            f"measured: {plan.machine.beyond_source} took {plan.machine.beyond_bytes / GIB:+.2f} GiB of the counted size, and so will this one"
         )
     if flags.max_model_len is None and plan.model.max_position_embeddings is None:
         said.append(f"max_model_len {LENGTH_UNSAID}: the config names no limit")
@@ -58,7 +58,7 @@ def _encoder(plan: Plan) -> str:
 
 def _figures(plan: Plan) -> list[str]:
     if plan.settings.flags.kv_cache_memory_bytes is not None:
-        return ["the KV cache is as given: --gpu-memory-utilization has no say"]
+        return ["the KV cache is as given: --gpu-memory-utilization has no effect"]
     copies = sampler_copies(plan.settings.release)
     said = [f"sampler: {copies.value} ({copies.low} to {copies.high}) {copies.unit}"]
     if plan.non_torch_bytes:

@@ -1,4 +1,4 @@
-"""The properties of a model that determine its memory, independent of config format."""
+"""The properties of a model that determine its memory, whatever the config format."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ class LayerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek's MLA): one vector per token for all heads."""
+    """DeepSeek's MLA: one vector per token for all heads."""
 
     lora_rank: int
     rope_dim: int
@@ -28,7 +28,7 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: not sparse."""
+    """Sparse attention's key per token (DeepSeek V3.2), in elements; None: not sparse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class RecurrentState:
     projected_channels: int
     """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
-    """States kept in addition to the two of a cached prefix, in releases that do so."""
+    """In addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
-    """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
+    """B and C of `conv_channels`, whole groups per rank."""
     groups: int = 0
     assumed: bool = False
-    """True if sizes were derived from the attention layers."""
+    """Sizes derived from the attention layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's shape. Sizes in elements, of the whole model, before any split over GPUs."""
+    """Sizes in elements, before any split over GPUs."""
 
     model_type: str | None
     layer_kinds: tuple[LayerKind, ...]
@@ -84,24 +84,24 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
+    """If full-attention layers differ from sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """The last N layers read an earlier layer's cache and have none."""
+    """The last N read an earlier layer's cache."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
     attention_gate: bool = False
-    """Full attention has a gate as wide as its queries (Qwen3-Next and after)."""
+    """A gate as wide as the queries (Qwen3-Next and after)."""
     draft_layers: int = 0
-    """Multi-token-prediction layers in the checkpoint."""
+    """Multi-token prediction, in the checkpoint."""
     multimodal: bool = False
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """The config key that makes the KV cache impossible to size, or None."""
+    """Config key that makes the KV cache impossible to size."""
     notes: tuple[str, ...] = ()
-    """Assumptions for values missing from the config."""
+    """For values missing from the config."""
 
     @property
     def num_layers(self) -> int:
@@ -109,7 +109,7 @@ class Model:
 
     @property
     def sized(self) -> bool:
-        """Return True if the config suffices to count the parameters."""
+        """The config suffices to count the parameters."""
         if self.state is not None and self.state.assumed:
             return False
         if self.experts is not None:

@@ -1,7 +1,4 @@
-"""Parameter counts from the shape, used without a checkpoint.
-
-Quantized parts (the layers' matrices) are counted apart from others (embeddings, head, norms).
-"""
+"""Parameter counts from the shape; the layers' matrices are counted apart: quantization shrinks them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,19 +11,19 @@ class Parameters:
     """Elements of the whole model."""
 
     matrices: int
-    """In the layers: quantization shrinks them, tensor parallelism splits them."""
+    """Quantization shrinks them, tensor parallelism splits them."""
     attention: int
-    """Of `matrices`, those of attention and of recurrent layers."""
+    """Attention and recurrent layers, part of `matrices`."""
     experts: int
-    """Of `matrices`, those of routed experts."""
+    """Routed experts, part of `matrices`."""
     embeddings: int
-    """Input embeddings, and the output head if not tied."""
+    """And the output head if not tied."""
     small: int
-    """Norms, biases and convolutions, kept whole and unquantized."""
+    """Norms, biases, convolutions: whole and unquantized."""
     encoder: int = 0
-    """A vision tower's, split but seldom quantized."""
+    """Split, seldom quantized."""
     replicated: int = 0
-    """Of `matrices`, those each rank keeps whole: MLA's projections down and the routers."""
+    """Part of `matrices` that each rank keeps whole: MLA's projections down, routers."""
 
     @property
     def total(self) -> int:
@@ -34,7 +31,7 @@ class Parameters:
 
 
 def count_parameters(model: Model) -> Parameters:
-    """Count all parameters of the language model and its encoder."""
+    """Language model and encoder."""
     attention = dense = experts = replicated = 0
     small = model.hidden_size
     alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
@@ -66,7 +63,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that the parameter count implies; None if implausible."""
+    """The MLP's width that the count implies; None if implausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -91,7 +88,7 @@ def _mixer(model: Model, kind: LayerKind) -> int:
 
 def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
     queries = model.num_attention_heads * head_dim
-    wide = 3 if model.attention_gate else 2  # in, out, and the gate
+    wide = 3 if model.attention_gate else 2  # in, out, gate
     return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
 
 
@@ -112,7 +109,6 @@ def _latent(model: Model, latent: LatentAttention) -> int:
 
 
 def _state(model: Model) -> int:
-    """Count the projections of a recurrent layer."""
     return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
@@ -124,7 +120,6 @@ def _is_mixture(model: Model, index: int) -> bool:
 
 
 def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int, int]:
-    """Count the MLP (or router and shared expert) and the routed experts."""
     if model.intermediate_size is None and model.experts is None:
         width = 4 * model.hidden_size if not model.gated_mlp else model.hidden_size * 8 // 3
     else:
@@ -142,5 +137,5 @@ def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int,
         "falcon_mamba",
         "nemotron_h",
     ):
-        return 0, 0  # the mixer is the whole layer
+        return 0, 0
     return per_expert * hidden * width, 0

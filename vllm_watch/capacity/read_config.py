@@ -1,7 +1,4 @@
-"""Read a Hugging Face config.json into a `Model`.
-
-Missing values get the defaults of vLLM or transformers, and a note.
-"""
+"""Read a Hugging Face config.json; missing values get the defaults of vLLM or transformers, and a note."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +13,6 @@ from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
-# Keys of the language model in multimodal configs.
 _TEXT_CONFIGS = (
     "text_config", "llm_config", "language_config", "thinker_config", "language_model_config",
 )  # fmt: skip
@@ -32,7 +28,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
-# Families whose MLP is not gated.
 _PLAIN_MLPS = (
     "gpt2",
     "gpt_neox",
@@ -44,7 +39,7 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
-# Families whose configuration class ties the output head by default.
+# Output head tied by default.
 _TIED = (
     "falcon",
     "mpt",
@@ -57,19 +52,16 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share one entry; a window and compressor states come on top.
+# DeepSeek V4 and later: several tokens share an entry; windows and compressor states come on top.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """Return the model of this config.
-
-    Raises: WatchError with the key if a value that determines memory is missing or impossible.
-    """
+    """Raises WatchError with the key if a value that determines memory is missing or impossible."""
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # A config is external input: a list instead of a number is an error of the config.
+        # External input: a list instead of a number is the config's error.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -140,7 +132,7 @@ def _read(config: Config) -> Model:
 
 
 def _unread_caches(config: Config) -> Iterator[str]:
-    """Return the key that makes the cache compressed: nonzero ratios, or a layer type."""
+    """Return the key of a compressed cache: nonzero ratios, or a layer type."""
     for key, value in config.items():
         ratios = value if isinstance(value, list | tuple) else [value]
         if _COMPRESSED.fullmatch(str(key)) and any(ratios):
@@ -206,7 +198,7 @@ def _key_value_heads(config: Config, heads: int) -> int:
             if not is_size(value):
                 raise ValueError(f"{key}: {shown(value)}")
             return value
-        # Falcon's old configs set multi_query and a meaningless num_kv_heads.
+        # Falcon's old configs: multi_query with a meaningless num_kv_heads.
         if isinstance(value, int) and value > 0 and not _old_multi_query(config):
             return value
     attention = config.get("attn_config")  # MPT, DBRX
@@ -252,7 +244,7 @@ def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
 def _size_notes(text: Config) -> Iterator[str]:
     for field in ("hidden", "heads", "vocab"):
         if _first(text, field) is None:
-            yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
+            yield f"the config has no {_KEYS[field][0]}: values that depend on it are guessed"
     for kind in unknown_kinds(text)[:3]:
         yield f"layers of type {shown(kind)} are taken as full attention"
 
@@ -286,7 +278,7 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # Defaults: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
+        # 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
         active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004 - as said above
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,

@@ -6,8 +6,8 @@ from pathlib import Path
 from vllm_watch.cli.helpers import advising, connection
 
 HELP = """\
-Says which of vLLM's settings do not suit the work that was seen: a KV cache starved by a low utilization,
-preemptions that a limit would cure, GPUs that lie idle, prefix caching that is off, a context that nobody
+Finds vLLM's settings that do not suit the observed work: a KV cache starved by a low utilization,
+preemptions that a limit would cure, GPUs that lie idle, prefix caching that is off, a context that no request
 uses, slow attention kernels. Asks a running vllm-watch, or judges a recording. Each advice has its numbers,
 the flag to set, and why. It takes ten minutes of scrapes at least; what is not known is left out. Advice is no
 alarm: the exit status is 0 whatever is found.
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
     parser.add_argument(
         "--engine-log", metavar="FILE",
-        help="only say what the log of an engine's start tells of its attention kernels (-: standard input)",
+        help="only check the attention kernels in the log of an engine's start (-: standard input)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

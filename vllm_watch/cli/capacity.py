@@ -25,7 +25,7 @@ from vllm_watch.cli.helpers.capacity.model import find_checkpoint
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Says whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
+Checks whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
 cache, concurrency, the longest context, and the smallest change that makes it fit. Works from config.json
 alone; weights are taken from the checkpoint beside it, else counted. The log of one real start on this GPU, of any
 model, makes the answer for the others exact. Exit status 0: fits, 3: does not.
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-gib",
         metavar="X",
         type=float,
-        help="memory per GPU; a catalogue's size of a named card is corrected to what CUDA offers",
+        help="memory per GPU; a named card's catalogue size is reduced to CUDA's usable memory",
     )
     parser.add_argument(
         "--gpus",

@@ -65,9 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_LISTEN,
         help=f"where to serve (default {DEFAULT_LISTEN})",
     )
-    add(
-        "--scenario", metavar="NAME", default="demo", help="which story is told; 'list' prints them"
-    )
+    add("--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them")
     add(
         "--speed",
         metavar="X",

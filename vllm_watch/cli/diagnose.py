@@ -8,12 +8,13 @@ from dataclasses import replace
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, to_json
+from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
+Reads a log of vLLM, of its start or of its end, and shows the failure, the line that shows it, the cause, and what
 to do. The log may come from a file (gzip too) or from standard input, with the prefixes of journalctl,
 kubectl, docker and Ray, colours, several workers interleaved, and of any size.
 
@@ -25,6 +26,8 @@ examples:
 A single line, or the kernel's log (dmesg), is judged as such.
 
 exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
+
+_NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, docker logs, kubectl logs --previous"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
             break
     reader.end()
     diagnosis = _without_secrets(reader.diagnosis())
+    if diagnosis.failure == NOT_VLLM and not arguments.json:
+        name = "standard input" if arguments.log == "-" else arguments.log
+        why = diagnosis.explanation[0].lower() + diagnosis.explanation[1:].rstrip(".")
+        raise WatchError(f"{name}: {why}", _NOT_A_LOG)
     if arguments.json:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")
@@ -79,6 +86,6 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
             if fix.command is not None:
                 said.append(f"      {fix.command}")
     if diagnosis.facts:
-        said += ["", "what the log says of the engine:"]
+        said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
     return said

@@ -18,11 +18,11 @@ SECONDS_MAX = 86_400.0
 
 HELP = """\
 Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
-vllm (of a living engine), active, stale (with what to do about it) or unknown. It looks for a few
-seconds, to see who works; what is told only by a long silence (an idle notebook) needs --watch, the
+vllm (of a living engine), active, stale (with what to do about it) or unknown. It polls for a few
+seconds, to see who works; holders found only by a long silence (an idle notebook) need --watch, the
 daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver to ask.
 
-With --reclaim it ends one stale process and the stale ones that it started: it looks again, says what
+With --reclaim it ends one stale process and the stale ones that it started: it polls again, shows what
 would be freed and whose it is, asks, sends SIGTERM, after a while SIGKILL, and asks the driver whether the
 memory came back. What is not stale is refused. Each step is in the journal (vllm-watch journal) before
 it is done. The exit status is 0 if all was freed, 1 if not or refused.

@@ -23,7 +23,7 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Rehearse a restart hook: try all that changes nothing, and say whether it would work, and whether
+Rehearse a restart hook: try all that changes nothing, and report whether it would work, and whether
 anything would start the server again after it ended by itself. Without --target it is rehearsed for
 every target whose restart.hook it is.
 
@@ -36,7 +36,7 @@ exit status: 0 it would work, 1 it would not, or something is to be fixed first,
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("what", metavar="test", choices=["test"], help="what to do: rehearse it")
+    parser.add_argument("what", metavar="test", choices=["test"], help="rehearse the hook")
     parser.add_argument("name", metavar="NAME", help="the hook's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
     parser.add_argument("--target", metavar="NAME", help="the target to rehearse it for")
@@ -125,7 +125,7 @@ async def _observed(target: TargetConfig, config: Config) -> tuple[float | None,
         return None, Finding(ok=False, text=text, remedy="rehearse it while the server runs")
     started = observation.reading.server.process_start_time
     if started is None:
-        text = f"{target.url} answers, but does not say when it started: fewer mistakes are noticed"
+        text = f"{target.url} answers, but without its start time: fewer mistakes are noticed"
         return None, Finding(ok=True, text=text)
     since = datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")

@@ -22,13 +22,13 @@ from vllm_watch.state.journal import Entry, Journal, Told
 from vllm_watch.support.visible import visible
 
 HELP = """\
-Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
+Shows the journal: every attempt to restart a server and how it ended; every request of a person and its
 decided; every reload; every step that was taken to end a process (gpus --reclaim). Each with who wanted it,
-from where, why, and what came of it. Oldest first.
+from where, why, and its result. Oldest first.
 
-Where something of it was lost (files that were cut, removed or damaged), it says so, and nothing is restarted
-until a person has looked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
-tells its last 2,000 entries.
+Where something of it was lost (files that were cut, removed or damaged), it reports that, and nothing is restarted
+until a person has checked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
+returns its last 2,000 entries.
 
 examples:
   vllm-watch journal --since 2h
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add = parser.add_argument
     add("action", nargs="?", choices=("accept-loss",),
-        help="go on without what was lost: restarts are possible again")  # fmt: skip
+        help="continue without the lost entries: restarts are possible again")  # fmt: skip
     add("--reason", metavar="TEXT", default="", help="why it is accepted; it stands in the journal")
     add("--json", action="store_true", help="one JSON object an entry")
     add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,

@@ -19,8 +19,8 @@ from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
-Send a test message through one notifier of the configuration, once, and say how that went. It says that it
-is a test. The daemon need not run, and is told nothing.
+Send a test message through one notifier of the configuration, once, and report the result. It states that it
+is a test. The daemon need not run, and is not involved.
 
 examples:
   vllm-watch notify test oncall --config /etc/vllm-watch/vllm-watch.yaml
@@ -31,7 +31,7 @@ exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("what", metavar="test", choices=["test"], help="what to do: send a test")
+    parser.add_argument("what", metavar="test", choices=["test"], help="send a test")
     parser.add_argument("name", metavar="NAME", help="the notifier's name in the configuration")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
     )
     parser.add_argument(
-        "--minutes", metavar="N", type=float, help="for how long (default: until resume)"
+        "--minutes",
+        metavar="N",
+        type=daemon_requests.minutes,
+        help="for how long (default: until resume)",
     )
     daemon_requests.add_daemon(parser)
 

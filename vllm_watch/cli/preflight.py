@@ -10,12 +10,12 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Checks a launch of vLLM before it is made: flags, model files, GPUs and who holds their memory, whether the
 model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
-fixes it. What cannot be known from here is said to be unknown and stops nothing. The command is given as you
+fixes it. Facts that cannot be known from here are shown as unknown and stop nothing. The command is given as you
 would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
 and environment. Exit status 0: go, 3: no-go.
 
 With --exec it becomes vLLM where nothing stands in the way, so that it can be a container's entrypoint:
-signals, output and exit status are then vLLM's own, and what preflight says goes to stderr.
+signals, output and exit status are then vLLM's own, and preflight's own output goes to stderr.
 
 examples:
   vllm-watch preflight -- vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32k

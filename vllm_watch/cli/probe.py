@@ -16,13 +16,13 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 
 HELP = f"""\
-Says whether the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,
+Checks that the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,
 never of an engine. It needs neither a password nor a certificate, whatever the web configuration asks for.
 
 examples:
   vllm-watch probe                                        # on port 9470, with or without TLS
   vllm-watch probe --url https://127.0.0.1:9471           # there, with TLS
-  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   # the same without an argument, as a container is told it
+  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   # the same without an argument, as in a container
 
 exit status: 0 it answers, 1 it does not
 """
@@ -30,7 +30,8 @@ _SECONDS = 2.0  # twice within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
-_HANDSHAKE = 0x16
+_REMEDY = "check that vllm-watch runs there, and its listen address"
+_HANDSHAKE = 0x16  # a TLS record type
 _BYTES_MAX = 4096
 
 
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         why = _asked("https", host, port) and why
     if not why:
         return exit_status.FINE
-    sys.stderr.write(f"vllm-watch: {host}:{port} does not answer: {why}\n")
+    sys.stderr.write(f"vllm-watch: {host}:{port} does not answer: {why}\n  → {_REMEDY}\n")
     return exit_status.FOUND
 
 
@@ -63,6 +64,9 @@ def _address(url: str) -> tuple[str, str, int]:
         host, port = None, None
     if host is None or parts.scheme not in _PORTS:
         raise WatchError(f"--url: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
+    if "@" in url:
+        remedy = "take them out of the URL: the probe needs no password"
+        raise WatchError(f"--url: '{redacted(url)}' carries credentials", remedy)
     return parts.scheme, host, port or _PORTS[parts.scheme]
 
 
@@ -75,7 +79,7 @@ def _asked(scheme: str, host: str, port: int) -> str:
     except (OSError, http.client.HTTPException) as error:
         if scheme == "https" and _shakes_hands(host, port):
             return ""
-        return str(error) or type(error).__name__
+        return getattr(error, "strerror", None) or str(error) or type(error).__name__
     return "" if status == http.client.OK else f"HTTP status {status}"
 
 

@@ -27,7 +27,7 @@ from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
-Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
+Reads one /metrics body, from a file, from a URL or from standard input (-), and shows its values
 in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero. Without a source
 it reads the vLLM servers of this host, one after another.
 
@@ -37,7 +37,7 @@ examples:
   vllm-watch read https://10.0.0.7:8000 --ca-file authority.pem --server-name llm.example.org
   curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json
 
-exit status: 0 vLLM's metrics, 1 something else answered (it says what), 2 nobody answered, or wrong usage"""
+exit status: 0 vLLM's metrics, 1 something else answered (its kind is shown), 2 no answer, or wrong usage"""
 
 _BODY_BYTES_MAX = 64 << 20
 _HERE = ("localhost", "127.0.0.1", "::1")

@@ -7,8 +7,8 @@ from vllm_watch.cli.helpers import engine_tls, exit_status
 from vllm_watch.cli.helpers.recording_loop import record
 
 HELP = """\
-Write what a server and this host's GPUs say into a trace file, until Ctrl-C or for a given time. A
-server that does not answer is recorded too. The file grows to 256 MiB (about ten hours at one look
+Record a server's answers and this host's GPUs to a trace file, until Ctrl-C or for a given time. A
+server that does not answer is recorded too. The file grows to 256 MiB (about ten hours at one scrape
 per second); from then on the older half is dropped whenever it is full.
 
 examples:
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
     add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
     add("--interval", metavar="S", type=_seconds, default=_INTERVAL_SECONDS,
-        help="seconds from one look to the next (default 1)")  # fmt: skip
+        help="seconds between scrapes (default 1)")  # fmt: skip
     add("--duration", metavar="S", type=_seconds, help="seconds until it ends (default: at Ctrl-C)")
     engine_tls.add(parser)
 

@@ -10,13 +10,13 @@ from vllm_watch.cli.helpers.replaying import replay
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Run a recording through the same judgement as live, as fast as it goes, and say what it holds. The
-exit status is 0 whatever that is; a recording that cannot be read is an error (2).
+Run a recording through the same judgement as live, as fast as it goes, and report its incidents. The
+exit status is 0 whatever that is; a recording that is empty or cannot be read is an error (2).
 
 Not for a log of vLLM's: `vllm-watch diagnose vllm.log` reads that.
 
-With --prometheus it judges what a Prometheus (Thanos, Mimir, VictoriaMetrics) has stored of every vLLM that
-it scrapes: incidents with their times, what its alerts said at those times and at healthy ones, and what
+With --prometheus it judges the history that a Prometheus (Thanos, Mimir, VictoriaMetrics) has of every vLLM that
+it scrapes: incidents with their times, its alerts at those times and at healthy ones, and what
 scrapes that far apart cannot show. --report writes the same as one HTML file.
 
 examples:
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
-    add("--json", action="store_true", help="print incidents as JSON lines, nothing else")
+    add("--json", action="store_true", help="print only incidents, as JSON lines")
     add("--state", action="store_true", help="print the state at the end, always as JSON")
-    group = parser.add_argument_group("what a Prometheus has stored")
+    group = parser.add_argument_group("the history of a Prometheus")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
     moment = partial(moments.moment, now_t=time.time())  # one for all

@@ -6,12 +6,12 @@ from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Asks the daemon to restart a target now, with the hook that is configured for it. It goes through the same
-checks as one for an incident; but a person needs no approval, may try again what did not help, and may open windows
+checks as one for an incident; but a person needs no approval, may try again after a restart that did not help, and may open windows
 and freezes with --override-freeze.
 
 examples:
   vllm-watch restart llama --reason "driver update" --token-file ~/.config/vllm-watch.token
-  vllm-watch restart llama --override-freeze "it serves nobody as it is"
+  vllm-watch restart llama --override-freeze "it serves no requests as it is"
 {daemon_requests.EXIT}"""
 
 DEFAULT_REASON = "asked for by hand"

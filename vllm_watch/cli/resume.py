@@ -6,7 +6,7 @@ from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Ends a pause and closes every breaker: where the last restart did not help, another may be tried. It also
-accepts what a damaged journal has lost. Budgets and cooldowns stay as they are.
+accepts the lost entries of a damaged journal. Budgets and cooldowns stay as they are.
 
 examples:
   vllm-watch resume --reason "the broken cable is out"

@@ -21,7 +21,7 @@ from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
-without any target it finds the vLLM servers of this host, by their processes and sockets, says which, and
+without any target it finds the vLLM servers of this host, by their processes and sockets, names them, and
 follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
 
 examples:
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state-dir",
         type=Path,
         metavar="DIR",
-        help="where incidents, what was learnt and recordings are kept (default: in memory)",
+        help="folder for incidents, learnt baselines and recordings (default: in memory)",
     )
     parser.add_argument(
         "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--engine-log", type=Path, metavar="FILE",
-        help="the file that the only target's output is written to; told with its incidents",
+        help="log file of the only target; its errors are shown with its incidents",
     )  # fmt: skip
 
 
@@ -90,8 +90,19 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse_empty(arguments.config or Path(os.environ.get(CONFIG_VARIABLE) or os.devnull))
         return load_config()
 
-    serve(load_config(), load_again)
+    _check_folders(config := load_config())
+    serve(config, load_again)
     return 0
+
+
+def _check_folders(config: Config) -> None:
+    """Refuse folders that cannot be ones, before anything starts. Raises ConfigError."""
+    if not config.procfs.is_dir():
+        remedy = "give the path where the host's /proc is mounted"
+        raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)
+    if config.state_dir is not None and config.state_dir.is_file():
+        cause = f"--state-dir {config.state_dir}: is a file, not a folder"
+        raise ConfigError(cause, "name a folder; it is created if it is missing")
 
 
 def _refuse_empty(path: Path) -> None:

@@ -17,7 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
     parser.add_argument(
-        "--minutes", metavar="N", type=float, default=60.0, help="for how long (default 60)"
+        "--minutes",
+        metavar="N",
+        type=daemon_requests.minutes,
+        default=60.0,
+        help="for how long (default 60)",
     )
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"

@@ -22,8 +22,8 @@ SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
 NEEDS = Needs(
     must=(
         Need(("steps", "latency"), "the time of a step is not known"),
-        Need(("generated",), "what gets done is not known"),
-        Need(("running",), "idle cannot be told from slow"),
+        Need(("generated",), "throughput is unknown"),
+        Need(("running",), "idle and slow look alike"),
         Need(("prompted",), "long prompts look like slow steps"),
         Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that starve of KV pages are not found"),
     ),
@@ -34,7 +34,7 @@ NEEDS = Needs(
         Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
         Need(("lengths",), "requests that grew too long are taken for pinned pages"),
         Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
-        Need(("gpus",), "heat and a neighbour on the GPU are not told from a slow engine"),
+        Need(("gpus",), "heat, a neighbour on the GPU and a slow engine look alike"),
     ),
 )  # fmt: skip
 
@@ -124,8 +124,8 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Make it unknown: a few long contexts may explain the wait."""
-    text = "requests wait while few of them hold many pages, so what steps should take there is a guess"
+    """Return the cause as unknown: a few long contexts may explain the wait."""
+    text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
 
@@ -251,7 +251,7 @@ def earlier(evidence: Evidence) -> Evidence:
 _PREFILLING = Evidence(
     name="prefill",
     value=None,
-    text="a long prompt under way takes pages before it is counted; some seconds more will tell",
+    text="a long prompt under way takes pages before it is counted; unclear for some seconds",
 )
 
 
@@ -274,7 +274,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         open_ = Evidence(
             name="request_length_ratio",
             value=None,
-            text="requests push each other out, and too few have finished to say whether all became long",
+            text="requests push each other out, and too few have finished to know whether all became long",
         )
         return Cause(UNKNOWN, (held,), (open_,))
     return Cause(KV_PINNING, (held,))
@@ -283,7 +283,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 def _by_usual_use(facts: Starvation) -> Cause:
     """Without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
-    said = f"{now:.0%} of the cache is held beyond what so many requests held when fresh"
+    said = f"{now:.0%} of the cache is held beyond the usual for this many requests"
     if rise is not None and rise >= CREEP_SECONDS:
         text = f"{said}; it came over {rise / 60:.0f} minutes and more"
         return Cause(

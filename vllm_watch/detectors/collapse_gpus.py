@@ -94,7 +94,7 @@ def of_slow_steps(
     shared = [each for each in besides if _is_vllm(each[1])]
     if shared:
         gpu, process = shared[0]
-        text = f"GPU {gpu.index}: another vLLM (PID {process.pid}) holds memory there, too; what it computes is not seen"
+        text = f"GPU {gpu.index}: another vLLM (PID {process.pid}) holds memory there, too; its load is not visible"
         return Cause(
             UNKNOWN, (), (Evidence(name="neighbour", value=process.name or "", text=text),)
         )

@@ -82,9 +82,7 @@ def _whose(waited: Waited) -> Evidence:
             name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text
         )
     whose = (
-        "no CPU limit of its own is seen"
-        if share is None
-        else "its own CPU limit is not what stops it"
+        "no CPU limit of its own is seen" if share is None else "its own CPU limit is not the cause"
     )
     text = f"{whose}: others have the CPUs; `top` on the host names them, and more CPUs for the engine cure it"
     return Evidence(name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text)

@@ -174,7 +174,7 @@ def _beside(verdict: Verdict, ratios: Mapping[str, float], siblings: Sequence[st
     said = Evidence(
         name="siblings_step_time_ratio", value=usual, expected=1.0,
         text=f"steps of its {len(others)} sibling engines take {usual:.1f} times as long as when fresh: "
-        + ("what they share is slow (host, power, network), or they wait for each other"
+        + ("a shared part is slow (host, power, network), or they wait for each other"
            if alike else "it is this engine alone"),
     )  # fmt: skip
     if alike:

@@ -10,8 +10,8 @@ KIND = "engine_down"
 NEEDS = Needs(
     sharpens=(
         Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
-        Need(("running", "waiting"), "a crash under load looks like the end of an idle server, and pages late"),
-        Need(("finished",), "a server that was emptied before it was stopped looks crashed"),
+        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, and pages late"),
+        Need(("finished",), "a server that was drained before it was stopped seems crashed"),
         Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
     ),
 )  # fmt: skip
@@ -70,7 +70,7 @@ def health_failing(failed_looks: int) -> Verdict:
         kind=KIND,
         cause="health_failing",
         severity="ticket",
-        summary=f"/health says 503 while it serves: {evidence.text}",
+        summary=f"/health returns 503 while it serves: {evidence.text}",
         evidence_for=(evidence, Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)),
     )
 

@@ -113,7 +113,7 @@ def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
     """Return evidence of an unintended end. `dead_s`: last failed check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
-        text = "/health said that the engine core is dead, just before"
+        text = "/health reported a dead engine core, just before"
         found.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
     return tuple(found)
 
@@ -123,7 +123,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
     drained = demand.drained
     said = [drained] if drained is not None else []
     if told_to_end:
-        text = "its port was closed while its process lived on: it was told to end"
+        text = "its port was closed while its process lived on: it was asked to end"
         said.append(Evidence(name="process_alive", value=1.0, text=text))
     return tuple(said)
 

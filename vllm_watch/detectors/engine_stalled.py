@@ -26,8 +26,8 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # Long answers take minutes without a finish or preemption.
-        Need(("steps", "generated"), "a hang cannot be told from work"),
+        # Long answers take minutes without a finish or a preemption.
+        Need(("steps", "generated"), "a hang and work look alike"),
         Need(("running",), "stalled work is not seen"),
     ),
     sharpens=(
@@ -373,7 +373,7 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
         return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
-        return f"Engine wedged while it looks idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
+        return f"Engine wedged while it seems idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")

@@ -23,7 +23,7 @@ NEEDS = Needs(
     sharpens=(
         Need(("process_start",), "memory that a young server fills may be called a leak"),
         Need(("open_fds",), "memory of many connections counts as growth"),
-        Need(("media_cache",), "a cache of images that fills is not told from a leak"),
+        Need(("media_cache",), "a filling cache of images resembles a leak"),
     ),
 )  # fmt: skip
 
@@ -112,7 +112,7 @@ class Detector:
             return (Verdict(state=UNKNOWN, kind=KIND),)
         server = reading.server
         if server.process_resident_memory_bytes is None:
-            said = "this server does not tell its memory"
+            said = "this server does not report its memory"
             return (Verdict(state=UNKNOWN, kind=KIND, summary=said),)
         if server.process_start_time != self._started:
             again = self._started is not None
@@ -208,7 +208,7 @@ class Detector:
     def _leak(self, growths: Sequence[float], slope: float) -> Verdict:
         settings, since = self._settings, self._grown_since_first()
         if self._media and since < settings.media_cache_bytes:
-            said = "it grows by what its cache of images, audio or video may hold"
+            said = "it grows within its cache limit of images, audio or video"
             return Verdict(state=UNKNOWN, kind=KIND, summary=said)
         self._slope = max(self._slope, slope)
         room = max(settings.host_bytes - self._resident, self._resident)

@@ -43,7 +43,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
     if lost:
         return Sight("blind", _text(lost, inputs))
     if any(_lost(need, inputs) is None for need in needs.must):
-        return Sight("unknown", "too few scrapes yet to tell what this server exports")
+        return Sight("unknown", "too few scrapes yet to know this server's metrics")
     dull = [need for need in needs.sharpens if _lost(need, inputs)]
     return Sight("partly", _text(dull, inputs)) if dull else Sight("sees", "")
 

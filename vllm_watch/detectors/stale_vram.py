@@ -13,7 +13,7 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.story.stale_vram import STORY
 
 KIND = "stale_vram"
-NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
+NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 
 _LIMITS = Limits()
 

@@ -261,7 +261,7 @@ def evidence_against(
         text = "only one request is in the engine"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
     if cause == "peer_wait":
-        text = "nothing runs that could step: what waits, waits for KV from another server"
+        text = "nothing runs that could step: waiting requests need KV from another server"
         found.append(Evidence(name="waits_for_kv", value=sample.requests_waiting, text=text))
     elif limit_s is not None and still_s < limit_s:
         survived = f"it recovered from a {survived_s:.0f} s pause before; a restart is advised after {limit_s:.0f} s"

@@ -56,7 +56,7 @@ class Life:
         """The finding nearest to the cause."""
         every = self.every
         log = "\n".join(each.line for each in every)
-        whole = Evidence(log, log, self.facts.known)
+        whole = Evidence(log, log, self.facts.known, serving=self.ready or self.serving)
         return finding.root(
             [each for each in every if each.rule.needs.empty or each.rule.needs.holds(whole)]
         )
@@ -81,6 +81,8 @@ class Life:
         kept = self.findings.setdefault(found.rule.failure, [])
         if len(kept) >= FINDINGS_PER_CLASS_MAX:
             return False
+        # Before it came up, vLLM writes "failed to start" instead.
+        self.serving = self.serving or "EngineCore encountered a fatal error" in found.line
         kept.append(found)
         self.progress_lines = 0
         return True

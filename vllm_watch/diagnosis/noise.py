@@ -22,6 +22,7 @@ HARMLESS = (
     "Error importing OSS server tool",
     "ras/client_support.cc",
     "nanobind: leaked",
+    "ERR99999 UNKNOWN applic",
     "Failed to load NCCL library from",
 )
 """vLLM and its libraries log these as errors and continue."""

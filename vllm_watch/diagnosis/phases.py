@@ -17,6 +17,7 @@ PROGRESS: tuple[tuple[str, int], ...] = (
     ("LLM engine (v", START),
     ("in world size", START),
     ("is using nccl", START),
+    ("distributed_init_method=", START),
     ("Starting to load model", LOAD),
     ("Loading safetensors checkpoint shards", LOAD),
     ("Loading pt checkpoint shards", LOAD),

@@ -7,7 +7,7 @@ but for numbers and ids) are searched once, so that of millions of lines only hu
 import re
 from collections import Counter, deque
 
-from vllm_watch.diagnosis import keywords, lines, noise, phases
+from vllm_watch.diagnosis import keywords, lines, noise, phases, stillness
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
 from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import Life
@@ -30,7 +30,7 @@ _IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ where messa
 
 _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
-    r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s"
+    r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm)?Worker)\b[^()]{0,40}pid=\d"
 )
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -91,7 +91,8 @@ class Scanner:
         self.of_vllm = False
         self.of_kernel = False
         self.statistics: tuple[int, bytes] | None = None  # the last line about its throughput
-        self.idle_reports = 0  # consecutive reports of no tokens
+        self.idle_reports = 0  # consecutive reports of no tokens while requests run
+        self.idle_from = b""  # the first of them
         self.report_lines = 0  # most lines from one report to the next
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._dull: set[bytes] = set()  # irrelevant shapes
@@ -110,7 +111,7 @@ class Scanner:
     def reports(self) -> Reports:
         """Return the state of the throughput reports."""
         after = 0 if self.statistics is None else self.lines - self.statistics[0]
-        return Reports(self.statistics, self.idle_reports, self.report_lines, after)
+        return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after)
 
     def feed(self, line: bytes) -> None:
         """Take the next line."""
@@ -158,8 +159,9 @@ class Scanner:
         if self.statistics is not None:
             self.report_lines = max(self.report_lines, self.lines - self.statistics[0])
         self.statistics = self.lines, line[:_LAST_BYTES]
-        idle = b"generation throughput: 0.0 " in line and b"prompt throughput: 0.0 " in line
-        self.idle_reports = self.idle_reports + 1 if idle else 0
+        self.idle_reports = self.idle_reports + 1 if stillness.no_tokens(line) else 0
+        if self.idle_reports <= 1:
+            self.idle_from = self.statistics[1]
 
     def _follow(self, line: bytes) -> None:
         text = lines.clean(line)

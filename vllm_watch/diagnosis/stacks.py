@@ -116,7 +116,7 @@ def _place(frames: Sequence[Frame]) -> str:
 def _for_whom(frames: Sequence[Frame]) -> str:
     functions = " ".join(each.function for each in frames)
     if "acquire_write" in functions:
-        return "until a worker takes what was sent"
+        return "until a worker takes the message"
     if "worker_busy_loop" in functions:
         return "for the engine core's next step"
     return "for a worker's answer"

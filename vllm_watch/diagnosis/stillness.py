@@ -17,7 +17,9 @@ START_SECONDS = 600.0
 """Between two signs of progress of a start; compiling and reading from a slow disk take minutes."""
 
 IDLE_REPORTS = 12
-"""Consecutive reports of no tokens while requests run: two minutes."""
+"""Consecutive reports of no tokens while requests run: two minutes, at one every ten seconds."""
+
+_IDLE_SECONDS, _IDLE_REPORTS_MIN = 120.0, 3
 
 REPORTS = 6
 """Access log lines have no time: this many times the lines per report are a minute or more."""
@@ -38,7 +40,8 @@ class Reports:
     """The scanner's state of the throughput reports."""
 
     last: tuple[int, bytes] | None  # line number and line
-    idle: int  # consecutive last reports of no tokens
+    idle: int  # consecutive last reports of no tokens while requests run
+    idle_from: bytes  # the first of them
     lines: int  # most lines from one to the next
     after: int  # lines since the last
 
@@ -54,6 +57,14 @@ class Silence:
     running: int = 0
     waiting: int = 0
     reports: int = 0  # of no tokens, in a row
+
+
+def no_tokens(line: bytes) -> bool:
+    """Return True if a line of statistics has requests but no tokens."""
+    if b"generation throughput: 0.0 " not in line or b"prompt throughput: 0.0 " not in line:
+        return False
+    counts = _COUNTS.search(lines.clean(line))
+    return counts is not None and counts[1] + counts[2] != "00"
 
 
 def idle(reports: Reports) -> bool:
@@ -72,7 +83,8 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
     if counts is None or counts[1] == counts[2] == "0":
         return None
     running, waiting = int(counts[1]), int(counts[2])
-    if reports.idle >= IDLE_REPORTS:
+    long = (_between(lines.clean(reports.idle_from), [text]) or 0) >= _IDLE_SECONDS
+    if reports.idle >= IDLE_REPORTS or (reports.idle >= _IDLE_REPORTS_MIN and long):
         return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
     after = [lines.clean(each) for each in last]
     if text in after:

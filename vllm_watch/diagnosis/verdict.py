@@ -69,7 +69,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
     """Report silent workers without requests in the last statistics as harmless."""
     text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
-    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
+    return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line is harmless", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _says_why(root: Finding) -> bool:
@@ -80,7 +80,7 @@ def _says_why(root: Finding) -> bool:
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     """Report a traceback through CUDA graph capture without its end: usually memory."""
-    text = "A traceback goes through the capture of CUDA graphs, and its last line, which says why, is missing; most often it is an out-of-memory error."  # fmt: skip
+    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing; most often it is an out-of-memory error."  # fmt: skip
     return Diagnosis(
         failure=memory.CAPTURE,
         confidence=_CUT_OFF_CONFIDENCE,
@@ -88,7 +88,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
         root_cause_line=line[1],
         line_number=line[0],
         explanation=text,
-        fixes=(Fix("get the whole log: the line that says why is missing"),),
+        fixes=(Fix("get the whole log: the line with the reason is missing"),),
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=True,
@@ -195,9 +195,9 @@ def _start_stalled(life: Life) -> Diagnosis | None:
     return _silent(life, parallel.SHM, last, said, shown=stalls[0])
 
 
-def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None) -> Diagnosis:  # fmt: skip
+def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None, *, serves: bool = False) -> Diagnosis:  # fmt: skip
     failure = FAILURES[serving.HANG]
-    serves = life.ready or life.serving
+    serves = serves or life.ready or life.serving
     evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     sentence = failure.sentence if variant is None else f"{variant.sentence}: {phases.IN_WORDS[life.phase]}"  # fmt: skip
@@ -222,14 +222,14 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not scanner.of_vllm and not ready:
         if scanner.of_kernel:
             return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="the kernel's log shows no GPU error and no killed process", explanation="Nothing in it explains why an engine would have ended.")  # fmt: skip
-        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="Nothing in it is written as vLLM writes, and it holds no error that is known.")  # fmt: skip
+        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
     if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
         return silent
     harmless = life.lived_with or (None if ready else life.warned)
     if harmless is not None:
         number, line = harmless
         text = "It went on after this line." if life.lived_with else "There are only warnings."
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line is harmless", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
     elif ready:
@@ -246,8 +246,8 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
             return None
         lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
         since = f"since {found.since}" if found.since else "since this line"
-        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt looks the same)"  # fmt: skip
-        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.")  # fmt: skip
+        silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports (one very long prompt appears the same)"  # fmt: skip
+        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.", serves=True)  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:
         return None

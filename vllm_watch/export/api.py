@@ -148,7 +148,7 @@ class Api:
         if found is None:
             return _no_target(target) if engine is None else refusal(
                 404, f"There is no history of engine {engine[:100]!r} of target {target[:100]!r}",
-                "See /api/v1/status for what is watched",
+                "See /api/v1/status for the targets",
             )  # fmt: skip
         return await json_answer(request, found)
 
@@ -173,7 +173,7 @@ class Api:
             since_t = nan
         if not isfinite(since_t):
             return refusal(400, f"since={request.query['since'][:100]!r} is not a time",
-                           "Say it in Unix seconds, or leave it out")  # fmt: skip
+                           "Use Unix seconds, or leave it out")  # fmt: skip
         if self._journal is None:
             return refusal(404, "There is no journal here", "Set state_dir in the configuration")
         try:
@@ -184,14 +184,12 @@ class Api:
 
 
 def _on_this_host(request: web.Request) -> str | None:
-    """This host, not through a proxy."""
-    return "whoever is on this host" if is_this_host(request) else None
+    """Allow this host, but not through a proxy."""
+    return "any user of this host" if is_this_host(request) else None
 
 
 def _no_target(name: str) -> web.Response:
-    return refusal(
-        404, f"There is no target {name[:100]!r}", "See /api/v1/status for what is watched"
-    )
+    return refusal(404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets")
 
 
 def _number(text: str, most: float) -> float | None:

@@ -93,7 +93,9 @@ class Auth:
         if len(recent) < FAILURES_MAX:
             _log.warning("wrong_token", caller=caller, path=path)
         elif len(recent) == FAILURES_MAX:
-            _log.warning("wrong_tokens", caller=caller, because="no more is said of it for a while")
+            _log.warning(
+                "wrong_tokens", caller=caller, because="further ones are not logged for a while"
+            )
         return len(recent) >= FAILURES_MAX
 
 

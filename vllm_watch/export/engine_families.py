@@ -24,7 +24,7 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
     """Without sum and count, which cover another span."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
-        help=f"{what}, in seconds: the quantiles of what was observed within the signal window.",
+        help=f"{what}, in seconds: quantiles over the signal window.",
         absent=f"Absent when nothing was observed in the window. {lacks}",
         series=quantiles(attribute),
     )  # fmt: skip
@@ -58,7 +58,7 @@ _unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
 ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
-        help=f"What the engine is doing: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
+        help=f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
         absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
         series=_state, few=True,
     ),
@@ -76,7 +76,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("kv_cache_usage_ratio", "Share of the KV cache's blocks in use, 0 to 1.",
            "Absent while the engine cannot be read, and for models without a KV cache."),
     _gauge("kv_cache_capacity_tokens", "Tokens that the KV cache of this engine can hold.",
-           "Absent before vLLM 0.3.3 and on V1 0.8, which do not say how many blocks there are."),
+           "Absent before vLLM 0.3.3 and on V1 0.8, which do not export the number of blocks."),
     _gauge("kv_cache_free_tokens", "Tokens for which the KV cache has room now.",
            "Absent where the capacity is unknown."),
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full at its slope {_WINDOW}.",
@@ -84,7 +84,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "sleeping", kind="gauge", scope="engine",
         help="1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
-        absent="Absent where vLLM does not say: before 0.11.1 without /is_sleeping.",
+        absent="Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.",
         value=flag("sleeping"),
     ),
     _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",
@@ -106,7 +106,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent on vLLM V0 before 0.6.4, and without iteration_tokens_total."),
     _gauge("tokens_per_step", f"Mean tokens per step {_WINDOW}: how well steps are filled.", _NO_STEPS),
     _gauge("step_time_seconds", f"Mean seconds per step {_WINDOW}.", _NO_STEPS),
-    _gauge("throughput_ratio", "What the engine does now ÷ what it did when fresh at equal load; 1 = unchanged.",
+    _gauge("throughput_ratio", "The engine's throughput now ÷ when fresh, at equal load; 1 = unchanged.",
            "Absent for the first minute or two of work, while idle, and while the engine cannot be read."),
     _gauge("cpu_wait_ratio",
            f"Share of the time in which the engine's most hindered thread was ready and had no CPU, {_WINDOW}.",

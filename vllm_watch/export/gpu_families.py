@@ -10,8 +10,10 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
 _PREFIX = "vllm_watch_gpu_"
-_SENSOR = "Absent where the driver does not tell (MIG slices have few sensors), and on a lost GPU."
-HOLDERS_MAX = 20  # by contract
+_SENSOR = (
+    "Absent if the driver does not report it (MIG slices have few sensors), and on a lost GPU."
+)
+HOLDERS_MAX = 20  # by contract; the rest are summed
 
 # NVML's: inactive ones are 0.
 THROTTLE_REASONS = (
@@ -121,27 +123,27 @@ GPU_FAMILIES: tuple[Family, ...] = (
         name=_PREFIX + "info", kind="info", scope="gpu",
         labels=("index", "name", "host", "driver_version", "mig_parent"),
         help="Identity of the GPU; `gpu` is its UUID, as in every other series.",
-        absent="What is unknown or does not apply is empty.", series=_identity,
+        absent="Unknown or inapplicable values are empty.", series=_identity,
     ),
     _gauge("memory_total_bytes", "memory_total_bytes", "Bytes of memory that the GPU has."),
     _gauge("memory_used_bytes", "memory_used_bytes",
-           "Bytes of GPU memory in use, without what the driver reserves for itself."),
+           "Bytes of GPU memory in use, without the driver's own reserve."),
     _gauge("memory_reserved_bytes", "memory_reserved_bytes",
            "Bytes of GPU memory that the driver and the firmware reserve for themselves.",
            "Absent with drivers older than 510, where it is part of used."),
     Family(
         name=_PREFIX + "memory_stale_bytes", kind="gauge", scope="gpu",
         help="Bytes of GPU memory held by processes that are judged stale: left behind, dead or forgotten.",
-        absent="Absent where the driver does not say who holds the memory.", value=_stale_bytes,
+        absent="Absent if the driver does not report the holders of the memory.", value=_stale_bytes,
     ),
     Family(
         name=_PREFIX + "memory_unaccounted_bytes", kind="gauge", scope="gpu",
         help="Bytes of GPU memory in use that no listed process holds. Some hundred MiB are the driver's own.",
-        absent="Absent where the driver hides what a process holds, and on a GPU with MIG slices.",
+        absent="Absent if the driver hides the memory of processes, and on a GPU with MIG slices.",
         value=_unaccounted_bytes,
     ),
     _gauge("utilization_ratio", "utilization_ratio",
-           "Share of time in which any kernel ran, 0 to 1; it says nothing about how much of the GPU it filled."),
+           "Share of time in which any kernel ran, 0 to 1; not how much of the GPU it filled."),
     _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
     _gauge("power_watts", "power_watts", "Power drawn, in watts."),
     _gauge("power_limit_watts", "power_limit_watts", "Power limit that is enforced, in watts."),

@@ -43,6 +43,7 @@ def _recovering(entry: TargetEntry) -> Series:
 
 
 _LABELS = ("engine", "kind", "cause", "severity")
+_NONE_OPEN = "Absent while there is none. A cause that is found out changes the labels."
 
 INCIDENT_FAMILIES: tuple[Family, ...] = (
     Family(
@@ -51,24 +52,24 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
         help="1 while an incident of this kind and cause is open; `engine` is empty for one of the whole server, "
              "`target` is vllm-watch for one that many targets share, host:NAME for one of a host's GPUs, "
              f"`severity` is one of {', '.join(SEVERITIES)}.",
-        absent="Absent while there is none. A cause that is found out changes the labels.",
+        absent=_NONE_OPEN,
         series=_open,
     ),
     Family(
         name="vllm_watch_incident_opened_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
         help="Unix time at which the incident of vllm_watch_incident_open was opened, even if its cause changed since.",
-        absent="As for vllm_watch_incident_open.", series=_opened,
+        absent=_NONE_OPEN, series=_opened,
     ),
     Family(
         name="vllm_watch_incident_recovering", kind="gauge", scope="incidents", labels=_LABELS,
         help="1 while the trouble of the incident of vllm_watch_incident_open is not seen any more and the incident "
              "closes if it stays away, else 0.",
-        absent="As for vllm_watch_incident_open.", series=_recovering,
+        absent=_NONE_OPEN, series=_recovering,
     ),
     Family(
         name="vllm_watch_incident_restart_advised", kind="gauge", scope="incidents", labels=_LABELS,
         help="1 where a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.",
-        absent="As for vllm_watch_incident_open.", series=_advised,
+        absent=_NONE_OPEN, series=_advised,
     ),
     Family(
         name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),

@@ -165,7 +165,7 @@ class _Body:
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
-            raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
+            raise WatchError(f"{key} is missing", f'Give a reason: {{"{key}": "..."}}')
         return redacted(line)
 
     def minutes(self, default: float | None) -> float | None:

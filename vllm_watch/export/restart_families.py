@@ -81,7 +81,7 @@ _OFF = "Absent where restarts are off."
 RESTART_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_restarts_total", kind="counter", scope="target", labels=("trigger", "outcome"),
-        help="Attempts to restart that ended, by what asked and how they ended: helped, did_not_help, failed, "
+        help="Attempts to restart that ended, by trigger and outcome: helped, did_not_help, failed, "
              "uncertain, cancelled (before the hook was called), dry_run (mode observe).",
         absent="Absent until there was one; counted since the watcher began.", series=_outcomes,
     ),
@@ -107,13 +107,13 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "last_info", kind="info", scope="target", labels=("trigger", "outcome"),
-        help="How the target's last attempt that ended did so, by what asked; from the journal, so that it outlives the watcher.",
+        help="Outcome of the target's last finished attempt, by trigger; from the journal, so that it outlives the watcher.",
         absent=_OFF + " Absent until one ended, and a week after.", series=_last,
     ),
     Family(
         name=_R + "last_timestamp_seconds", kind="gauge", scope="target", labels=("trigger", "outcome"),
         help="Unix time at which the attempt of vllm_watch_restart_last_info ended.",
-        absent="As for vllm_watch_restart_last_info.", series=_last_ended,
+        absent=_OFF + " Absent until one ended, and a week after.", series=_last_ended,
     ),
     Family(
         name=_R + "payoff_ratio", kind="gauge", scope="target",

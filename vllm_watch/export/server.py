@@ -168,7 +168,7 @@ class Server:
 BACKLOG = 512  # more are refused
 
 _REMEDIES = {
-    errno.EADDRINUSE: "Stop what listens there, or choose another with --listen HOST:PORT",
+    errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",
     errno.EACCES: "Choose a port of 1024 or above with --listen HOST:PORT",
 }
 _OTHERWISE = "Give an address of this machine with --listen HOST:PORT"

@@ -24,7 +24,7 @@ def signed_in(config: WebConfig) -> Middleware:
         settings = config.settings
         allowed = settings.tls_server_config.client_allowed_sans
         if allowed and tls.names(_certificate(request)).isdisjoint(allowed):
-            return refusal(403, "This certificate names nobody who may ask",
+            return refusal(403, "This certificate names no permitted user",
                            "See client_allowed_sans in the web configuration")  # fmt: skip
         users = settings.basic_auth_users
         if not users or request.path == OPEN_PATH or _brings_token(request):

@@ -61,7 +61,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "info", kind="info", scope="target",
         labels=("url", "group", "namespace", "pod", "node", "address", "model_name"),
-        help="Identity of the target; `group` is what outlives a pod (Deployment, StatefulSet, …); "
+        help="Identity of the target; `group` is the pod's owner (Deployment, StatefulSet, …); "
              "`address` is host:port, as in `instance` of a Prometheus that scrapes it.",
         absent="A label that does not apply is empty; `model_name` until the first scrape.", series=_identity,
     ),
@@ -92,7 +92,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_TARGET + "health_status_code", kind="gauge", scope="target",
-        help="HTTP status of the target's /health when it was last asked; a hung engine still says 200.",
+        help="HTTP status of the target's /health when it was last asked; a hung engine still returns 200.",
         absent="Absent where /health did not answer or was not asked.",
         value=lambda entry: _signal("health_status", entry),
     ),
@@ -121,14 +121,14 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
-             "/api/v1/status and the page say what is missing and how to fix it.",
-        absent="Absent until enough scrapes have shown what the target exports.", series=partial(_sight, "blind"), few=True,
+        help="1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
+             "/api/v1/status and the page name the missing signal and the fix.",
+        absent="Absent until enough scrapes have shown the target's exports.", series=partial(_sight, "blind"), few=True,
     ),
     Family(
         name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector finds less, or later, for lack of something on this target, else 0.",
-        absent="As for vllm_watch_detector_blind.", series=partial(_sight, "partly"), few=True,
+        absent="Absent until enough scrapes have shown the target's exports.", series=partial(_sight, "partly"), few=True,
     ),
 )  # fmt: skip
 

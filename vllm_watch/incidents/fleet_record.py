@@ -70,8 +70,8 @@ def described(
     )
     return replace(
         common.incident,
-        summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely what they "
-        "share, this watcher's host or network among it",
+        summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely a shared "
+        "cause, this watcher's host or network included",
         evidence_for=_evidence_for(members, common.known, how, late_s),
         evidence_against=_evidence_against(list(members.values()), others),
         related=tuple(common.held),

@@ -14,7 +14,7 @@ def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[
     """In those that find the engine gone or stuck."""
     if failed is None:
         return verdicts
-    text = f"its log says: {failed.explanation}"
+    text = f"its log reports: {failed.explanation}"
     if failed.root_cause_line:
         text += f" The line: {failed.root_cause_line}"
     if failed.deterministic:
@@ -23,7 +23,7 @@ def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[
     return [
         replace(
             each,
-            summary=f"{each.summary}; its log says: {failed.sentence}",
+            summary=f"{each.summary}; its log reports: {failed.sentence}",
             evidence_for=(*each.evidence_for, evidence),
         )
         if each.state == FIRING and each.kind in _KINDS

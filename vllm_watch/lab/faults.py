@@ -1,4 +1,4 @@
-"""Faults of a simulated server that begin and end on demand."""
+"""Faults of a simulated server, on demand."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _ENDLESS_TOKENS = 10_000_000
 
 
 class Server(Protocol):
-    """The parts of a simulated server (vllm.py) that faults change."""
+    """The parts of vllm.py that faults change."""
 
     t: float
     engines: list[Engine]
@@ -22,21 +22,21 @@ class Server(Protocol):
 
     @property
     def serving(self) -> bool:
-        """Return True if its port accepts connections."""
+        """The port accepts connections."""
 
     def start(self) -> None:
-        """Start a new process."""
+        """A new process."""
 
     def stop(self) -> None:
-        """Close the port at once."""
+        """Closes the port at once."""
 
     def resume_api(self) -> None:
-        """Let the API server read again."""
+        """It reads again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)` and `end(vllm)` act at the server's current time."""
+    """`begin(vllm, **options)`, `end(vllm)`: at the server's current time."""
 
     title: str
     begin: Callable[..., None]
@@ -44,7 +44,7 @@ class Fault:
 
 
 def _hang(vllm: Server, *, engine: float = -1) -> None:
-    """Hang one engine, or all (-1)."""
+    """One engine, or all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
@@ -96,7 +96,6 @@ def _unleak(vllm: Server) -> None:
 
 
 def _pin(vllm: Server, *, requests: float = 4, share: float = 0.97) -> None:
-    """Submit a few endless requests that together hold `share` of the pages."""
     for engine in vllm.engines:
         tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
         for _ in range(int(requests)):
@@ -145,4 +144,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""Slug → fault. `crash` and `engine_dead` end with a restart, which resets the counters."""
+"""By slug. `crash` and `engine_dead` end with a restart, which resets the counters."""

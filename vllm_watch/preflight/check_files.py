@@ -1,4 +1,4 @@
-"""Checks the model's files: complete, or to be downloaded with enough space and permissions."""
+"""Checks the model's files: complete, or to be downloaded with space and permissions."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""Load formats that do not read the checkpoint's files."""
+"""They do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """The token, if files must be downloaded. Only the hub knows if the model is gated."""
+    """Check if files must be downloaded. Only the hub knows if the model is gated."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
@@ -48,7 +48,7 @@ def check_token(facts: Facts) -> Iterator[Finding]:
 
 
 def check_disk(facts: Facts) -> Iterator[Finding]:
-    """Space for the download."""
+    """Check space for the download."""
     room, files = facts.download_room, facts.files
     if files is None or not _fetches(facts):
         return
@@ -64,13 +64,12 @@ def check_disk(facts: Facts) -> Iterator[Finding]:
     if needed is None:
         yield Finding("disk", UNKNOWN, f"{free}; only the hub knows the size of the download")  # fmt: skip
     elif needed > room.free_bytes:
-        yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see what fills the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
+        yield Finding("disk", PROBLEM, f"{needed / GIB:.1f} GiB are to be fetched, {free}", "disk_full", (move, Fix("see the size of the cache", "hf cache ls || huggingface-cli scan-cache")))  # fmt: skip
     else:
         yield Finding("disk", OK, f"{needed / GIB:.1f} GiB are to be fetched, {free}")
 
 
 def _fetches(facts: Facts) -> bool:
-    """Return True if vLLM would download files."""
     files = facts.files
     if files is None or facts.offline:
         return False
@@ -97,7 +96,6 @@ def _incomplete(facts: Facts, files: ModelFiles) -> Finding:
 
 
 def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
-    """Return the download command."""
     if files.repository is None:
         return Fix("copy the whole model again from its source")
     words = ["HF_HUB_OFFLINE=0", "hf", "download", files.repository]

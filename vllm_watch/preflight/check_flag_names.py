@@ -1,4 +1,4 @@
-"""Flags unknown to this vLLM release: argparse exits at the first one."""
+"""Flags unknown to this release: argparse exits at the first."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """One finding per unknown flag; if the release is unknown, flags that any release has pass."""
+    """Check names; if the release is unknown, flags of any release pass."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)
@@ -19,7 +19,7 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
 
 
 def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
-    """Return the text, and True if vLLM is known to refuse the flag."""
+    """And True if vLLM is known to refuse the flag."""
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
     if not found.exact and version:
@@ -32,7 +32,7 @@ def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
             found.exact,
         )
     if found.standing is Standing.UNSURE:
-        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it cannot be told", False  # fmt: skip
+        return f"--{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
     guess = f"; --{found.nearest} is meant?" if found.nearest else ""
     sure = not facts.software.plugins and (found.exact or (not version and bool(guess)))
     plugin = ", unless a plugin that is installed brings it" if facts.software.plugins else ""

@@ -1,4 +1,4 @@
-"""Checks free memory against vLLM's request at start, and that the model fits."""
+"""Free memory against vLLM's request, and whether the model fits."""
 
 import math
 from collections.abc import Iterator
@@ -16,31 +16,30 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
+"""vLLM reads free memory after its CUDA context (and NCCL): 0.3 to 0.6 GiB."""
 
 UNSURE_RATIO = 0.02
-"""Typical error of the plan, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch
-short by less may work, so it is not stopped."""
+"""The plan's typical error, as a share of the GPU: a launch short by less is not stopped."""
 
 _HOLDERS_NAMED = 3
-_UTILIZATION_LEAST = 0.05  # below, no model's weights fit
+_UTILIZATION_LEAST = 0.05  # below, no weights fit
 _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """Return the free memory that vLLM requires on a GPU to start; None if unknown."""
+    """That vLLM requires on a GPU; None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
 
 def is_short(facts: Facts, judged: GpuHolders) -> bool:
-    """Return True if vLLM would refuse to start on it."""
+    """vLLM would refuse to start on it."""
     wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
     return wanted is not None and free is not None and free < wanted
 
 
 def memory_missing(facts: Facts) -> str:
-    """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
+    """GPUs and holders; "" if none is missing."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -55,7 +54,7 @@ def memory_missing(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """vLLM's own check at start, per GPU; GPUs with enough are reported together."""
+    """vLLM's own check; GPUs with enough are reported together."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []
@@ -86,9 +85,9 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_fits(facts: Facts) -> Iterator[Finding]:
-    """Weights, activations and one request of max_model_len against vLLM's budget."""
+    """Weights, activations and one request of max_model_len against the budget."""
     if facts.flags_error is not None or not facts.gpus or not taken(facts):
-        return  # reported by other checks
+        return  # by other checks
     plan = sizing.plan(facts)
     if plan is None:
         yield Finding("fits", UNKNOWN, f"whether it fits is unknown: {_why_no_plan(facts)}")
@@ -151,7 +150,6 @@ def _who(holder: Holder, command: str | None) -> str:
 
 
 def _freeing(judged: GpuHolders, wanted: int) -> tuple[Fix, ...]:
-    """Fixes that end stale processes, if that frees enough."""
     stale = judged.stale
     free = free_bytes(judged.gpu) or 0
     if not stale or free + sum(each.process.used_bytes or 0 for each in stale) < wanted:
@@ -167,7 +165,6 @@ def _ended(holder: Holder) -> Fix:
 
 
 def _lower(facts: Facts, free: int) -> Iterator[Fix]:
-    """Fixes with a lower utilization, if the model is known to fit."""
     offered = [size for each in taken(facts) if (size := offered_bytes(each.gpu))]
     least = min((left for each in taken(facts) if (left := free_bytes(each.gpu)) is not None), default=free)  # fmt: skip
     share = math.floor((least - CONTEXT_BYTES) / max(offered) * _STEPS) / _STEPS if offered else 0.0
@@ -185,11 +182,10 @@ def _lower(facts: Facts, free: int) -> Iterator[Fix]:
         )  # fmt: skip
 
 
-_USEFUL_TOKENS = 1024  # a shorter context is useless
+_USEFUL_TOKENS = 1024
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:
-    """Fixes with other GPUs of this host that have the memory."""
     every = [each for each in facts.gpus or () if not each.gpu.lost]
     good = [each for each in every if not is_short(facts, each) and free_bytes(each.gpu)]
     needed = ranks_here(facts)

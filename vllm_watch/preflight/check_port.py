@@ -12,14 +12,14 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def port_of(text: str | None) -> int | None:
-    """Return the requested port; None if invalid."""
+    """Return None if invalid."""
     if text is None:
         return DEFAULT_PORT
     return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:
-    """The port must be free; the holder is named."""
+    """It must be free; the holder is named."""
     command = facts.command
     if command.switch("headless") or command.text("uds"):
         return
@@ -41,7 +41,9 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
         fixes.append(Fix("take a port that is free", facts.command.shown(port=str(facts.free_port))))  # fmt: skip
     if listener.pid is not None:
         who = f"process {listener.pid} ({listener.command or 'name unknown'})"
-        fixes.append(Fix("end the process that has it, if nobody needs it", f"kill {listener.pid}"))
+        fixes.append(
+            Fix("end the process that has it, if it is not needed", f"kill {listener.pid}")
+        )
     text = f"port {listener.port} is taken: {who} listens on {_address(listener)}"
     if listener.command and "vllm" in listener.command:
         text += "; a second vLLM may start all the same and get every other request"
@@ -49,7 +51,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Return True unless the addresses differ: only then can two listeners share a port."""
+    """Two listeners share a port only on different addresses."""
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

@@ -1,8 +1,6 @@
 """Plans which processes to end for their GPU memory, or refuses. Pure.
 
-Only processes judged stale on all their GPUs, in more than one sample; never the watcher's own, never one with an
-uncertain identity. A refusal names a remedy.
-"""
+Only processes stale on all their GPUs in several samples; never the watcher's own or an uncertain one. A refusal names a remedy."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +19,17 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""Shortest time between the first and the last sample of a plan: one instant proves nothing."""
+"""From first to last sample: one instant proves nothing."""
 
 TREE_MAX = 4096
-"""Limit of descendants: more means a loop in the data."""
+"""Descendants; more means a loop in the data."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A process's memory on one GPU or MIG slice."""
+    """Memory on one GPU or MIG slice."""
 
     gpu_index: int
     gpu_uuid: str
@@ -41,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One holder of GPU memory, with all its GPUs."""
+    """One holder with all its GPUs."""
 
     pid: int  # as `gpus` shows it
     parts: tuple[Part, ...]  # largest first
@@ -60,17 +58,14 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Total of all GPUs; None if the driver does not report it."""
+        """Sum; None if not reported."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Processes to end, the requested one first.
-
-    `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes.
-    """
+    """The requested one first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -78,7 +73,7 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """Must be the same in all samples."""
+        """Identity, the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -96,9 +91,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """/proc around the holders, in our PID namespace."""
+    """/proc in our PID namespace."""
 
-    parents: Mapping[int, int]  # PID → parent's PID, of all processes
+    parents: Mapping[int, int]
     own_pid: int
 
 
@@ -106,10 +101,10 @@ class Sightings:
     """Confirms a plan over several samples."""
 
     def __init__(self) -> None:
-        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
+        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """Add a sample; return True if the plan has been the same for `CONFIRM_SECONDS`."""
+        """True if unchanged for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False
@@ -119,7 +114,7 @@ class Sightings:
 
 
 def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
-    """Return the plan for `pid` in this sample."""
+    """Plan for `pid` in this sample."""
     found = victims(gpus)
     victim = found.get(pid)
     if (refused := _of_ours(pid, victim, around)) is not None:
@@ -153,7 +148,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return all holders by PID. A holder on MIG slices is not counted on their parent GPU."""
+    """Return holders by PID. One on MIG slices is not counted on their parent."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -166,7 +161,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all descendants, nearest first."""
+    """Nearest first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -179,7 +174,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all ancestors, nearest first."""
+    """Nearest first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:
@@ -270,6 +265,5 @@ def _no_holder(
 
 
 def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    """Return the PIDs, as `gpus` shows them, of holders below this process."""
     tree: Collection[int] = descendants(pid_local, around.parents)
     return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

@@ -1,8 +1,6 @@
-"""Restart requests from Alertmanager's webhook.
+"""Restart requests from Alertmanager's webhook (payload version 4).
 
-A firing alert requests a restart of the target in its labels. Repeats of one episode (same fingerprint and
-startsAt) are one request; a resolved alert withdraws it. Source: Alertmanager's webhook payload, version 4.
-"""
+Repeats of one episode (same fingerprint and startsAt) are one request; a resolved alert withdraws it."""
 
 import math
 import time
@@ -26,11 +24,9 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""A request expires if its alert is not repeated within this time: Alertmanager repeats a firing alert after
-five minutes if its group changes, and the resolved message may not reach us."""
+"""Expires unless repeated: Alertmanager repeats a firing alert after five minutes if its group changes, and the resolved message may be lost."""
 
 FIRING_MAX = 100
-"""Alerts remembered per target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class Alert:
     fingerprint: str
     name: str
     firing: bool
-    began: str  # as sent by Alertmanager
+    began: str
     labels: Mapping[str, str]
 
     @property
@@ -58,7 +54,7 @@ class Alert:
 
 
 def read(document: Mapping[str, Any]) -> list[Alert]:
-    """Return the alerts. Raises WatchError if the payload is not Alertmanager's."""
+    """Raises WatchError if the payload is not Alertmanager's."""
     if document.get("version") != VERSION:
         cause = f"the payload's version is {str(document.get('version'))[:20]!r}, not {VERSION!r}"
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
@@ -90,7 +86,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target with the name in label `target`, else the one with the name or address in `instance`."""
+    """Return the target named by label `target`, else by name or address in `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -111,10 +107,10 @@ class AlertRequests:
         self._targets = targets
         self._dispatcher = dispatcher
         self._journal = journal
-        self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
+        self._firing: dict[str, dict[str, RestartRequest]] = {}
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Handle one webhook; return the fingerprints by outcome. Raises WatchError, JournalError."""
+        """Return the fingerprints by outcome. Raises WatchError, JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -131,7 +127,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None  # resolved and firing again
+            known = None
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):
@@ -163,7 +159,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if this episode had its restart, by any trigger; the alert may fire on for a while."""
+        """By any trigger: the alert may fire on for a while."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

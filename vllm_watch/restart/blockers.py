@@ -1,7 +1,4 @@
-"""Prometheus queries and alerts that can block a restart. One without an answer blocks.
-
-Source: kured's alert gate; failing closed is its most important property.
-"""
+"""Prometheus queries and alerts that block a restart; no answer blocks. Source: kured's alert gate."""
 
 import asyncio
 import json
@@ -15,13 +12,13 @@ from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.support import json_text, regular_file
 
-ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
+ANSWER_BYTES_MAX = 4 << 20
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3  # series or alerts listed by name
+_NAMED = 3
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
-    """Return one answer per query and one for the alerts; all run concurrently, none raises."""
+    """One answer per query and one for the alerts; never raises."""
     questions = [_query(settings, session, query) for query in settings.queries]
     if settings.alerts:
         questions.append(_alerts(settings, session))
@@ -84,7 +81,7 @@ async def _get(
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get("warnings"):
-        # Thanos and similar: a store did not answer, and may hold a blocking series.
+        # Thanos: a store did not answer, and may hold a blocking series.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data

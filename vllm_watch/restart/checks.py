@@ -1,9 +1,7 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-A check's function name is its slug: the metric label `blocker`, and `gate` in the API.
-Source: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
-medik8s (minimum healthy), NVSentinel (dry run, breaker).
-"""
+The function name is the slug: metric label `blocker`, `gate` in the API.
+Source: kured (windows, alerts, lock), Home Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,15 +21,13 @@ NOT_RESTARTABLE = {
     "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
-"""States in which a restart does not help; a person may override only `unknown`."""
+"""A restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. If one rank of a gang makes progress, no other rank blocks it.
-An idle rank proves nothing: it is healthy and has no work."""
+"""In a gang, one rank's progress clears every rank. An idle rank proves nothing: it is healthy without work."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Incidents that a restart cures and that harm nobody for hours: a restart at the wrong hour is worse than
-none, so they wait for a window."""
+"""Cured by a restart, harmless for hours: they wait for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -44,7 +40,7 @@ _ENDED = {
 class Refusal:
     """Why one check is against a restart."""
 
-    text: str  # a sentence
+    text: str
     until_t: float | None = None  # when to ask again; None: time alone does not help
 
 
@@ -93,7 +89,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
 
 
 def trouble_over(incident: Incident) -> str | None:
-    """Return why the incident needs no restart any more, else None."""
+    """Return why the incident needs no restart any more."""
     if not incident.open:
         return "the incident has ended"
     if incident.phase == ACTIVE:
@@ -115,7 +111,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Freezes and deny_windows refuse all but a person's request with a reason."""
+    """Only a person's request with a reason passes."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -150,7 +146,6 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
-    """Without a window, refuse trouble that does no harm yet: a restart harms users now."""
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
@@ -161,7 +156,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Refuse a restart that would repeat a load in progress or undo a deliberate state."""
+    """Do not repeat a load in progress or undo a deliberate state."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -197,7 +192,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Wait for the last restart to take effect, in multiples of this engine's start-up time."""
+    """Wait in multiples of this engine's start-up time."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -209,7 +204,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Hourly and daily limits for all triggers: a restart needed again is not a cure."""
+    """Hourly and daily, all triggers: a restart needed again is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -224,7 +219,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person may retry after a restart that did not help, or for the same incident."""
+    """After a restart that did not help, or for the same incident, only a person may retry."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -240,7 +235,6 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def _served(request: RestartRequest, attempt: Attempt) -> bool:
-    """Return True if the attempt was for this very incident and may have reached the server."""
     same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
     return same and request.incident_id is not None and attempt.state != "failed"
 
@@ -325,14 +319,14 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""Checks of answers that cost a call: asked only after all others passed."""
+"""These cost a call: asked after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return spent and open attempts: without open ones, two of a group could pass at once."""
+    """With open attempts: else two of a group pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 
 def clock(t: float) -> str:
-    """Format a Unix time in UTC."""
+    """Format in UTC."""
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -1,14 +1,11 @@
-"""One attempt to restart a server, or a gang, from the intent on disk to the verified result.
+"""One attempt to restart a server, or a gang.
 
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is always ahead of the action: a watcher that dies leaves an `intent` (certainly not called) or a `calling`
-(may have been called, never again). The hook is called only for the process decided on: a scrape that begins after the
-drain must find it. After the call a disk error does not end the attempt: its result is written later (pending_writes.py).
-
-Ranks of a gang wait for each other at start, so their hooks are called together; one `calling` covers all.
-"""
+The disk is ahead of the action: `intent` was certainly not called, `calling` may have been, and is never called again.
+A scrape begun after the drain must find the process decided on. After the call a disk error only delays the record (pending_writes.py).
+Ranks of a gang wait for each other at start: one `calling`, hooks called together."""
 
 import asyncio
 import contextlib
@@ -41,22 +38,21 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Retries of a call that certainly did nothing: a supervisor stays busy for seconds."""
+"""Certainly without effect: a supervisor is busy for seconds."""
 
 RETRY_SECONDS = 5.0
-"""Delay before a retry."""
 
 EVIDENCE_SECONDS = 30.0
-"""Limit of the restart's delay by evidence; parts collected by then are kept."""
+"""Parts collected by then are kept."""
 
 DRAIN_POLL_SECONDS = 0.5
-"""Interval of the drain check; scrapes come at their own pace."""
+"""Scrapes come at their own pace."""
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape while verifying; after that only time is judged."""
+"""While verifying; then only time is judged."""
 
 BLIND_SECONDS = 1.0
-"""Shortest time between two waits without a scrape, however they end."""
+"""Between waits without a scrape."""
 
 _DID_NOTHING = (FAILED, REFUSED)
 
@@ -65,14 +61,14 @@ _UNSEEN = TargetSignals(
 )
 
 Recheck = Callable[[], Awaitable[str | None]]
-"""Asks the guard and the lock again; returns a refusal or None."""
+"""Asks guard and lock; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Returns a change since the decision, by a reload or the requester, or None."""
+"""Returns a change since the decision, by reload or requester."""
 
 
 def unchanged() -> str | None:
-    """The default: nothing changed."""
+    """The default."""
     return None
 
 
@@ -84,10 +80,10 @@ class Restart:
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
         self.attempt = attempt
-        self.stage = attempt.text  # current activity
-        self.hook_seconds = 0.0  # timeout of the running hooks
-        self.stopping = False  # True: call no more hooks
-        self.idle = asyncio.Event()  # set while no hook runs
+        self.stage = attempt.text
+        self.hook_seconds = 0.0
+        self.stopping = False
+        self.idle = asyncio.Event()
         self.idle.set()
         self._settings = settings
         self._targets = targets
@@ -95,10 +91,10 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""  # gang members that were not restarted
+        self._not_restarted = ""
 
     async def intend(self) -> None:
-        """Write the intent. Raises JournalError: nothing was done, and nothing may be."""
+        """Raises JournalError: nothing was done, and nothing may be."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
@@ -106,7 +102,7 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
-        """Carry out the intent; return the finished attempt."""
+        """Return the finished attempt."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - part of every intent
         try:
@@ -119,8 +115,6 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks if still allowed; return the attempt if nothing was restarted."""
-
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
 
@@ -130,13 +124,13 @@ class Restart:
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Writing takes time, and the machine may have been suspended.
+            # Writing takes time; the machine may have been suspended.
             against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Before verification: a new process without requests cannot show progress.
+            # A new process without requests cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
@@ -155,26 +149,25 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Resume the verification of an earlier run's attempt; the hook is not called again."""
+        """Verify an earlier run's attempt: no hook is called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
     async def wait_for_hooks(self) -> None:
-        """Wait for running hooks, up to their timeout."""
+        """Wait up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """End the attempt now: uncertain if a hook was called."""
+        """Uncertain if a hook was called."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
     async def _prepare(
         self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
     ) -> Sequence[tuple[HookCall, Hook]]:
-        """Collect evidence and drain; return the calls with evidence paths."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
         await self._drain(changed)
@@ -209,7 +202,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Scrape all again and ask again; return the refusal. No answer is a refusal."""
+        """No answer is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -226,11 +219,11 @@ class Restart:
             return f"the last check broke: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """Return a change since the decision: the one place that compares them."""
+        """The one place that compares."""
         against = changed()
         if against is not None:
             return against
-        # Incidents already check whether the last scrape, even a failed one, found them.
+        # Incidents check whether the last scrape, even failed, found them.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -254,7 +247,6 @@ class Restart:
     async def _call_hooks(
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
     ) -> dict[str, HookResult]:
-        """Call all hooks, and retry those that certainly did nothing."""
         results: dict[str, HookResult] = {}
         due = list(calls)
         for retry in range(RETRIES_MAX + 1):
@@ -277,13 +269,12 @@ class Restart:
         self, due: Sequence[tuple[HookCall, Hook]], results: Mapping[str, HookResult],
         lock: Lock | None, recheck: Recheck,
     ) -> str | None:  # fmt: skip
-        """Wait, then return the refusal of a retry, or None."""
         names = [call.target for call, _ in due]
         for name in names:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted: the original trouble is gone, and half a gang cannot serve.
+            # Other members were restarted; half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()
@@ -306,7 +297,6 @@ class Restart:
         return {call.target: result}
 
     async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
-        """Follow all targets until all were helped, or one was not."""
         following = {
             name: verify.Verification(before, self._settings.verify, self._startup_seconds[name])
             for name, before in befores.items()
@@ -320,8 +310,7 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without scrapes, only time counts, and only while this watcher ran: nothing was
-                    # seen while it was away.
+                    # Without scrapes only time counts, and only while this watcher ran.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
@@ -335,7 +324,6 @@ class Restart:
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
     async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
-        """Wait for each target's next scrape; return whether there was one."""
         began_s, names = time.monotonic(), list(names)
         waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
         scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))
@@ -350,7 +338,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change state; a disk error is only logged, and the state held in memory."""
+        """A disk error is logged; memory has the state."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:
@@ -368,7 +356,6 @@ class Restart:
             self._targets.mark_changed(name)
 
     def _joined(self, said: Mapping[str, str]) -> str:
-        """Join the texts; name the targets of a gang."""
         if len(self._names) == 1:
             return next(iter(said.values()), "")
         return "; ".join(f"{name}: {text}" for name, text in said.items())

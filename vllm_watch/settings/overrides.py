@@ -1,7 +1,4 @@
-"""Overrides of the file by the environment and the command line, and the origin of each value.
-
-Errors name the origin: the variable or the argument, not the file.
-"""
+"""Overrides by environment and command line. Errors name the origin: variable or argument, not the file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +15,7 @@ from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
-# The environment of a restart hook's command, which may itself run vllm-watch.
+# Set for a hook's command, which may run vllm-watch.
 HOOK_VARIABLES = frozenset(
     f"{PREFIX}{word}"
     for word in (
@@ -26,20 +23,20 @@ HOOK_VARIABLES = frozenset(
         "EVIDENCE_PATH", "NAMESPACE", "POD", "NODE", "PROCESS_START_TIME",
     )
 )  # fmt: skip
-# Variables of the commands that query a daemon; the daemon ignores them.
+# For commands that query a daemon.
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
 # Outside of a hook, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
-# Kubernetes sets these in every pod if a Service is named vllm-watch.
+# Set in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
     r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
 )
 
 
 class Overrides:
-    """The file's mapping with all overrides; `label` names the origin of a value."""
+    """`label` names the origin of a value."""
 
     def __init__(self, file: str, data: dict[str, Any]) -> None:
         self.data = data
@@ -48,7 +45,7 @@ class Overrides:
         self._origins: dict[KeyPath, str] = {}
 
     def label(self, path: KeyPath) -> str:
-        """Return the origin of the value at `path`: variable, argument, or file and key."""
+        """Origin of the value at `path`: variable, argument, or file and key."""
         for length in range(len(path), 0, -1):
             origin = self._origins.get(path[:length])
             if origin is not None:
@@ -57,7 +54,7 @@ class Overrides:
         return f"{self._file}: {dotted(path)}" if path else self._file
 
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
-        """Override the file with every `VLLM_WATCH_SECTION__KEY`."""
+        """Override with every `VLLM_WATCH_SECTION__KEY`."""
         known = {_variable(path): path for path in _scalar_paths(model)}
         others = (
             {CONFIG_VARIABLE}
@@ -86,7 +83,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """Override file and environment with the command line; `--target` adds to the file's targets."""
+        """`--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
@@ -114,7 +111,7 @@ class Overrides:
     def _add_targets(self, origin: str, texts: Sequence[str]) -> None:
         listed = self.data.get("targets")
         if not texts or not isinstance(listed, list | None):
-            return  # reported as an error of the file
+            return
         listed = list(listed or ())
         for text in texts:
             target = named_url(text)

@@ -216,7 +216,7 @@ def _objectives(slo: SloSettings) -> Mapping[str, tuple[float, str]]:
 
 
 _ANOTHER = (
-    "; another server answers than at the look before, so no rate is known: "
+    "; another server answers than at the previous scrape, so no rate is known: "
     "give each server behind this address a target of its own"
 )
 

@@ -151,7 +151,7 @@ def _sleep_text(states: Mapping[str, float] | None) -> str:
                 "weights_offloaded": "level 1, weights offloaded",
                 "discard_all": "level 2, weights discarded",
             }.get(name, name)
-    return "vLLM says so"
+    return "vLLM reports it"
 
 
 def is_asleep(states: Mapping[str, float] | None) -> bool | None:

@@ -1,19 +1,15 @@
-"""The parents of a worker process, to see if the program that started it is still alive.
-
-Read for workers only (only they can be orphaned), and again at each poll: an ancestor may die between two polls.
-If one process cannot be read, the whole chain is unknown.
-"""
+"""The parents of a worker process, to see if the program that started it is still alive. Read at each poll; one unreadable process makes the chain unknown."""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
+"""Worker, core, server, two shells, a container's shim, systemd: seven, and spare."""
 
 ARGUMENTS_MAX = 6
 """`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
-"""A leader that has ended but was not reaped no longer supervises its children."""
+"""A leader that has ended supervises no children, even before it is reaped."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
@@ -26,7 +22,7 @@ class Ancestry:
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
         self._read: dict[int, ProcessFacts | None] = {}
-        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
+        self._chains: dict[int, tuple[str, ...] | None] = {}
 
     @property
     def pids(self) -> frozenset[int]:
@@ -37,10 +33,10 @@ class Ancestry:
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """Return the chain above a worker; (None, None) if it is not a worker or cannot be read."""
+        """Return (None, None) if unknown or no worker."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
-        if facts.ppid not in self._chains:  # the workers of one server share it
+        if facts.ppid not in self._chains:
             self._chains[facts.ppid] = self._chain(facts.ppid)
         chain = self._chains[facts.ppid]
         if chain is None:
@@ -58,7 +54,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """Judge the topmost vLLM process: the workers of an orphaned core are orphaned too."""
+        """The workers of an orphaned core are orphaned too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):
@@ -78,13 +74,13 @@ class Ancestry:
 
 
 def is_worker(facts: ProcessFacts) -> bool:
-    """Return True if this may be a worker, whose parent decides if it is still needed."""
+    """Return True if a dead parent would leave this process without a use."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process title. Such a process is never started by hand."""
+    """Return True if vLLM set the process title: it was not started by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

@@ -1,8 +1,4 @@
-"""All processes of this host, listed once for concurrent callers.
-
-Each local target searches for its engine's processes when first seen and once a minute. A listing reads some files of
-every process, so a thousand targets must share one.
-"""
+"""All processes of this host, listed once for concurrent callers: a listing reads files of every process."""
 
 import os
 import threading
@@ -12,10 +8,10 @@ from pathlib import Path
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 LISTED_MAX = 65_536
-"""Processes read; any more are left out."""
+"""Any more are left out."""
 
 FRESH_SECONDS = 1.0
-"""Cache lifetime. A server answers long after its processes started, so a cached listing has them."""
+"""A server answers long after its processes started."""
 
 
 class ProcessListing:
@@ -28,7 +24,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """Return processes by PID, at most FRESH_SECONDS old at `at_s` (monotonic); empty if unreadable."""
+        """At most FRESH_SECONDS old at `at_s` (monotonic)."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s
@@ -41,5 +37,5 @@ class ProcessListing:
             return {}
         read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
         found = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())  # rarely read: not worth the memory
+        self._reader.forget_others(())
         return found

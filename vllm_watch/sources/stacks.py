@@ -1,7 +1,6 @@
-"""Stacks of a server's processes from py-spy, if the configuration names it.
+"""Stacks of a server's processes from a configured py-spy.
 
-py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
-none stays stopped if py-spy is killed. The stacks then have no native frames.
+`--nonblocking` does not disturb an engine that only looks hung; the stacks then have no native frames.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Shorter than the time limit of the evidence for one part."""
+"""Less than the time limit of one part of the evidence."""
 
 BYTES_MAX = 256 << 10
 """Per process: some hundred threads."""
@@ -33,7 +32,7 @@ class Stacks:
     """Dumps stacks, one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """`program`: the configured py-spy; None: stacks are off."""
+        """None: off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -41,17 +40,14 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """Return a summary per process of a server, then the stacks; None if off. Arguments as in engine_processes."""
+        """Return a summary per process, then the stacks; None if off. Arguments as in engine_processes."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
-
-        `engine`: the hung one; None: the whole server.
-        """
+        """Return a sentence; "" if off or none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -75,15 +71,14 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Return each process' state and its stacks; empty if not found in time."""
-        # Imported only if stacks are on.
+        """Return states and stacks; empty if not found in time."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            try:  # reading the command line of a process stuck in the kernel may block
+            try:  # reading a command line may block
                 all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )
@@ -108,7 +103,6 @@ def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
 
 
 async def _dumped(program: Path, pid: int, seconds: float) -> str:
-    """Return py-spy's output, or the reason for having none."""
     if seconds <= 0:
         return "not dumped: time limit reached"
     try:
@@ -132,12 +126,12 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Drain the pipe: otherwise it would stay open if the output was longer than BYTES_MAX.
+        # Drain the pipe, which a longer output would leave open.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # Drop its first line, the command line, which may hold a key.
+    # The command line may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

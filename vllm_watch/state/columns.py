@@ -8,13 +8,13 @@ from vllm_watch.support import json_text
 
 
 def packed(value: Mapping[str, Any]) -> str:
-    """Return JSON text. Raises TypeError or ValueError if not serializable."""
-    # In ASCII, since SQLite rejects lone surrogates, which JSON from outside may contain.
+    """Raises TypeError or ValueError if not serializable."""
+    # SQLite rejects lone surrogates, which foreign JSON may contain.
     return json.dumps(value, separators=(",", ":"))
 
 
 def unpacked(text: object) -> dict[str, Any]:
-    """Parse packed text. Raises TypeError or ValueError if damaged."""
+    """Raises TypeError or ValueError if damaged."""
     found = json_text.read(text)  # type: ignore[arg-type]
     if not isinstance(found, dict):
         raise TypeError("it is not an object")

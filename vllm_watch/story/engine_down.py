@@ -37,7 +37,7 @@ STORY = Story(
         "crash_loop": Cause(
             "crash loop", "it keeps restarting and does not stay up",
             first_step="Do not restart it: fix the first error that vllm-watch diagnose finds in its log.",
-            restart="A restart does not help: it crashes each time; its log says why.",
+            restart="A restart does not help: it crashes each time; its log has the reason.",
         ),
         "operation_stuck": Cause(
             "elastic scaling does not end", "it does not stop scaling",

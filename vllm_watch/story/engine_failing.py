@@ -7,9 +7,9 @@ _UNSURE = "No restart is advised: weights, template and settings would be the sa
 STORY = Story(
     title="Requests fail",
     says="is failing requests",
-    about="The engine answers /health with 200 and fails the requests that it is given, or gives them answers that nobody can use; a router that counts open requests sends it more.",
-    is_not="clients that hang up, ask for one token or ask for what is not allowed (4xx), nor a queue limit that refuses",
-    first_step="Take it out of the load balancer by hand (/health says 200), and read its log for the first error.",
+    about="The engine answers /health with 200 and fails the requests that it is given, or returns unusable answers; a router that counts open requests sends it more.",
+    is_not="clients that hang up, ask for one token or send invalid requests (4xx), nor a queue limit that refuses",
+    first_step="Take it out of the load balancer by hand (/health is 200), and read its log for the first error.",
     restart="No restart is advised: it is not known whether the engine causes the failures.",
     causes={
         "kv_transfer": Cause(

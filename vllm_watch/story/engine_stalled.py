@@ -7,7 +7,7 @@ STORY = Story(
     says="is stalled",
     about="The engine has work and makes no progress, while /health answers 200.",
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
-    first_step="Take it out of the load balancer by hand (/health says 200) and dump the engine core's stack "
+    first_step="Take it out of the load balancer by hand (/health is 200) and dump the engine core's stack "
     f"(py-spy dump --pid {CORE_PID}){IF_ADVISED}",
     restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
@@ -41,10 +41,10 @@ STORY = Story(
         "operation_stuck": Cause(
             "an operation does not end",
             "an operation that was begun on purpose does not end",
-            "Ask whoever put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
+            "Find who put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
             "No restart is advised: the operation may still be in progress.",
         ),
-        "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
+        "idle_wedged": Cause("wedged while it seems idle", "it seems idle and does not answer"),
     },
     charts=("current_generation_tokens_per_second", "requests_running", "requests_waiting"),
 )  # fmt: skip

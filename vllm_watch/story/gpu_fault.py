@@ -5,9 +5,9 @@ from vllm_watch.story.base import Cause, Story
 STORY = Story(
     title="GPU fault",
     says="has a GPU fault",
-    about="A GPU is broken, or its driver says so.",
+    about="A GPU is broken, or its driver reports so.",
     is_not="throttling, an old error, or a driver that hangs",
-    first_step="Do what the evidence says for this GPU before you restart anything on it.",
+    first_step="Follow the evidence's advice for this GPU before you restart anything on it.",
     restart="No restart is advised: restarting the engine does not repair a GPU.",
     causes={
         "gpu_lost": Cause(
@@ -16,7 +16,7 @@ STORY = Story(
         ),
         "xid": Cause(
             "Xid error", "the driver reports an error that needs attention",
-            first_step="Do what the evidence says for the code; dmesg -T | grep -i nvrm has the details.",
+            first_step="Follow the evidence's advice for this code; dmesg -T | grep -i nvrm has the details.",
         ),
         "ecc": Cause(
             "memory errors", "GPU memory has errors that could not be corrected",

@@ -5,7 +5,7 @@ from vllm_watch.story.base import Cause, Story
 MANY_AT_ONCE = Story(
     title="Many targets at once",
     says="lost most of its targets at once",
-    about="Most targets of one watcher fell silent within a minute, most likely because of what they share, the watcher's own "
+    about="Most targets of one watcher fell silent within a minute, most likely because of a shared cause, the watcher's own "
     "host or network included.",
     is_not="that many separate engine failures",
     first_step="Query one of the targets from another host: if it answers, the fault is on the watcher's side.",

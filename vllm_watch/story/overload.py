@@ -7,7 +7,7 @@ STORY = Story(
     says="has a standing queue",
     about="Requests wait for long, and no fewer do: in the engine's queue, or in the API server before it.",
     is_not="a stall or a collapse",
-    first_step="Look at what the evidence names: a replica helps only where slots or pages are used up.",
+    first_step="Check the cause in the evidence: a replica helps only where slots or pages are used up.",
     restart="Do not restart it: that drops the queued requests, and their clients send them again.",
     causes={
         "demand": Cause(
@@ -30,13 +30,13 @@ STORY = Story(
         "small_cache": Cause(
             "smaller KV cache than before",
             "its KV cache is far smaller than before the last restart",
-            "Find what else held GPU memory when it started (vllm-watch gpus), end that, and restart it in a quiet moment.",
+            "Find the other holders of GPU memory at its start (vllm-watch gpus), end them, and restart it in a quiet moment.",
             "No restart is advised: while the memory is taken, the cache stays small.",
         ),
         "paused": Cause(
             "a pause does not end",
-            "nobody has ended its pause",
-            "Ask whoever paused it; then POST /resume.",
+            "its pause was never ended",
+            "Ask the person who paused it; then POST /resume.",
             "A restart does not help: it drops the requests that wait for the end of the pause.",
         ),
         "unknown": Cause("cause unknown", "requests wait although slots and pages are free"),

@@ -22,11 +22,11 @@ STEPS = {
     "refused": Step("is not restarted", "See the status page for every gate that refuses it."),
     "breaker": Step("is not restarted automatically any more",
                     "See how the last attempt ended (vllm-watch journal); vllm-watch resume allows another one."),
-    "begun": Step("is being restarted", "Nothing to do yet: you will be told how it ends."),
+    "begun": Step("is being restarted", "Nothing to do yet: its result will be reported."),
     "helped": Step("was restarted, and it helped", "Nothing to do.", "helped"),
     "did_not_help": Step("was restarted, and it did not help",
                          "Do not restart it again: read the evidence that the attempt kept (vllm-watch journal).", "did not help"),
-    "failed": Step("could not be restarted", "Run vllm-watch hook test NAME: it says why the hook failed.", "failed"),
+    "failed": Step("could not be restarted", "Run vllm-watch hook test NAME to see why the hook failed.", "failed"),
     "uncertain": Step("may or may not have been restarted", "Check whether the server was restarted and whether anything was left "
                       "half done, then run vllm-watch resume.", "may not have happened"),
     "cancelled": Step("was not restarted after all", "Nothing to do: the hook was not called.",

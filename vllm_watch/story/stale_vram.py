@@ -20,7 +20,7 @@ STORY = Story(
             "a process that has ended or is stuck", "a process that is dead or stuck in the kernel holds it",
             first_step="End its parent process; if the memory stays, reset the GPU or reboot the host.",
         ),
-        "idle_notebook": Cause("an idle notebook", "a notebook that nobody uses holds it", first_step=_ASK),
+        "idle_notebook": Cause("an idle notebook", "an unused notebook holds it", first_step=_ASK),
         "idle_process": Cause("an idle process", "a process that does nothing holds it", first_step=_ASK),
         "container_gone": Cause(
             "a process whose container is gone", "a process whose container was removed holds it",
@@ -33,7 +33,7 @@ STORY = Story(
         ),
         "unaccounted": Cause(
             "no visible process", "no process that can be seen holds it",
-            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if nobody has, reset it when it is idle.",
+            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if no process has, reset it when it is idle.",
         ),
     },
     severities=("ticket",),

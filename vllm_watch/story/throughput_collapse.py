@@ -51,14 +51,14 @@ STORY = Story(
         ),
         "neighbour_contention": Cause(
             "a neighbour takes the GPU or the CPU", "another process computes on its GPU, or it waits for a CPU",
-            first_step="Stop or move what the evidence names (vllm-watch gpus shows who uses its GPU), or give the engine more CPUs "
+            first_step="Stop or move the cause in the evidence (vllm-watch gpus shows who uses its GPU), or give the engine more CPUs "
             "if it waits for one.",
             restart="A restart does not help: the neighbour stays.",
             family="slow",
         ),
         "spec_acceptance": Cause(
             "drafts are not accepted", "far fewer drafted tokens are accepted than usual",
-            first_step="Look at the drafter (is it the one for this model?) and at what is asked now; turn speculative decoding off if it stays so.",
+            first_step="Check the drafter (is it the one for this model?) and the current requests; turn speculative decoding off if it stays so.",
             restart="A restart does not help: the same drafter meets the same traffic.",
             family="drafts",
         ),

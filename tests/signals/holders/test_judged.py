@@ -41,7 +41,7 @@ SAID = {  # it, at second → verdict and what is said, at that second
     "a kernel that never worked": (
         lambda _: kernel(), 1800, "stale", ("a notebook's kernel", f"no CPU or GPU work for 30 min{OBSERVED}")),
     "a kernel that never worked, so far": (
-        lambda _: kernel(), 1500, "unknown", ("no work was seen in 25 min; that says something only after 30 min",)),
+        lambda _: kernel(), 1500, "unknown", ("no work was seen in 25 min; that is significant only after 30 min",)),
     "a kernel that worked once": (at_300(kernel()), 2100, "stale", ("a notebook's kernel", "no CPU or GPU work for 30 min")),
     "a kernel that worked a while ago": (at_300(kernel()), 600, "active", ("it last worked 5 min ago",)),
     "a kernel that works": (at_300(kernel()), 300, "active", ("it works",)),
@@ -52,13 +52,13 @@ SAID = {  # it, at second → verdict and what is said, at that second
     "a shell's program": (
         lambda _: script(), 3600, "stale", ("started in a user's session, no service", f"no CPU or GPU work for 60 min{OBSERVED}")),
     "a shell's program, so far": (
-        lambda _: script(), 3300, "unknown", ("no work was seen in 55 min; that says something only after 60 min",)),
+        lambda _: script(), 3300, "unknown", ("no work was seen in 55 min; that is significant only after 60 min",)),
     "a shell's program that worked once": (
         at_300(script()), 3900, "stale", ("started in a user's session, no service", "no CPU or GPU work for 60 min")),
     "a shell's program that a debugger holds": (lambda _: script(state="t"), 3600, "unknown", ("no work was seen in 60 min",)),
     "a shell's program that looks like a server": (
         lambda _: script(cmdline=("python3", "serve.py")), 3600, "unknown",
-        ("no work was seen in 60 min; it looks like a server, which may wait for requests",)),
+        ("no work was seen in 60 min; it seems to be a server, which may wait for requests",)),
     "a service": (lambda _: service(), 3600, "unknown", ("no work was seen in 60 min",)),
     "a service that worked once": (at_300(service()), 2400, "active", ("it last worked 35 min ago",)),
     "a service that worked long ago": (at_300(service()), 3900, "unknown", ("no work was seen in 60 min",)),
@@ -68,7 +68,7 @@ SAID = {  # it, at second → verdict and what is said, at that second
         lambda _: process(7, "nvidia-cuda-mps-server"), 3600, "active", ("the MPS server, which others compute through",)),
     "a pool's worker without its program": (pool, 900, "stale", (SERVED, "its GPU has done nothing for it for 15 min")),
     "a pool's worker without its program for less than ten minutes": (
-        pool, 600, "unknown", ("no work was seen in 10 min; that says something only after 60 min",)),
+        pool, 600, "unknown", ("no work was seen in 10 min; that is significant only after 60 min",)),
     "a pool's worker without its program that works on the CPU": (busy(pool), 3600, "active", ("it works",)),
 }  # fmt: skip
 

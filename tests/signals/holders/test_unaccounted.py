@@ -40,10 +40,10 @@ def test_what_a_driver_takes(holders, fields, little, much):
 
 
 UNKNOWN = {
-    "a lost GPU": ({"lost": True}, "is not known"),
-    "what is used is not told": ({"memory_used_bytes": None}, "is not known"),
-    "who holds it is not told": ({"processes": None}, "is not known"),
-    "how much one holds is not told": ({"processes": (core(), replace(core(2), used_bytes=None))}, "does not say"),
+    "a lost GPU": ({"lost": True}, "are unknown"),
+    "what is used is not told": ({"memory_used_bytes": None}, "are unknown"),
+    "who holds it is not told": ({"processes": None}, "are unknown"),
+    "how much one holds is not told": ({"processes": (core(), replace(core(2), used_bytes=None))}, "does not report every"),
 }  # fmt: skip
 
 

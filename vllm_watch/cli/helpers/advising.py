@@ -89,7 +89,7 @@ def _of_recording(trace: Path) -> dict[str, Advised]:
             last_t[raw.target] = raw.t
     if not watches:
         raise WatchError(
-            f"{trace} holds no observations", "give a recording of ten minutes or more"
+            f"{trace} contains no complete observation", "give a recording of ten minutes or more"
         )
     return {
         name: Advised(

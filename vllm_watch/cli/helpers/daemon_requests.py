@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -36,6 +37,14 @@ def add_daemon(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", type=Path,
         help=f"file with your token, one of api.tokens (default: {TOKEN_VARIABLE})")  # fmt: skip
     add("--json", action="store_true", help="print the daemon's answer as JSON")
+
+
+def minutes(text: str) -> float:
+    """Parse a positive number of minutes. Raises ArgumentTypeError."""
+    with contextlib.suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes above 0")
 
 
 def path(*parts: str) -> str:

@@ -2,6 +2,8 @@
 
 import argparse
 
+from vllm_watch.errors import WatchError
+
 _KEYS = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify")
 
 
@@ -18,5 +20,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def said(arguments: argparse.Namespace) -> dict[str, str]:
-    """For `config.load`."""
+    """Return them for `config.load`. Raises WatchError."""
+    if bool(arguments.cert_file) != bool(arguments.key_file):
+        given, other = ("cert", "key") if arguments.cert_file else ("key", "cert")
+        raise WatchError(f"--{given}-file without --{other}-file", "give both, or neither")
     return {key: getattr(arguments, key) for key in _KEYS if getattr(arguments, key)}

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -47,7 +46,8 @@ def replay(trace: Path, config_file: Path | None, prints: str) -> None:
             summary = summaries.setdefault(url, Summary(url))
             summary.add(observation, site.watches[url].signals, events)
     if not site.watches:
-        print(f"vllm-watch: {trace} holds no observations", file=sys.stderr)
+        cause = f"{trace} contains no complete observation: it is empty or cut short"
+        raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
     for url, watch in site.watches.items():
         if prints == "state":
             print(json.dumps(_state(watch)))

@@ -34,6 +34,8 @@ RULES = (
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
+    rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
+    rule(OOM, "NV_ERR_NO_MEMORY", rank=Rank.GENERAL, quiet=True),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
     rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
@@ -73,14 +75,14 @@ _UNIFIED = "GPU and CPU share one memory here (unified memory): files that the p
 _NOT_OUT = Variant(
     when=when(r"[Tt]ried to allocate [\d.]+ [KM]iB\.? .{0,80}of which (?:[2-9]|\d\d{1,3})\.\d+ GiB is free"),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
-    why="The message itself says that much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
-    cures=(cure("read the error before it: the first of the allocator says more"), *_LOOK),
+    why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
+    cures=(cure("read the error before it: the allocator's first error has more detail"), *_LOOK),
     deterministic=False,
 )  # fmt: skip
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
     sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
-    why="Memory that a sleeping engine gave back was taken by somebody else meanwhile, or was never there: waking up needs all of it at once.",
+    why="Memory that a sleeping engine gave back was taken by another process meanwhile, or was never there: waking up needs all of it at once.",
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
 )  # fmt: skip
@@ -88,7 +90,7 @@ _ON_UNIFIED = Variant(
     when=when(facts=("unified_memory",)),
     sentence="memory ran out on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, cure("see what the page cache and other processes hold", "free -g")),
+    cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
     deterministic=False,
 )
 
@@ -143,10 +145,10 @@ FAILURES = (
     Failure(
         slug=LOADING,
         sentence="GPU memory ran out while the weights were loaded",
-        why="gpu_memory_utilization does not help here: it bounds only what comes after the weights.",
+        why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
         cures=(
             *_LOOK,
-            cure("if nobody else does, spread the model over more GPUs", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("if no other process does, spread the model over more GPUs", "--tensor-parallel-size N", when(phases=(1,))),
             cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
@@ -156,7 +158,7 @@ FAILURES = (
     Failure(
         slug=PROFILING,
         sentence="GPU memory ran out while vLLM measured its peak or set the KV cache up",
-        why="The weights, or what another process holds, left too little for the largest step and a KV cache.",
+        why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
         variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
@@ -186,7 +188,7 @@ FAILURES = (
     Failure(
         slug=OOM,
         sentence="GPU memory ran out; this log does not show in which phase",
-        why="What helps differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
+        why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
         cures=(*_LOOK, cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
         variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
@@ -194,21 +196,21 @@ FAILURES = (
     ),
     Failure(
         slug=OCCUPIED,
-        sentence="something else already holds the GPU memory that vLLM was told to take",
-        why="At the start less memory was free than gpu_memory_utilization asks for, or what was free changed while vLLM measured it. The same start works once it is freed.",
-        cures=(*_LOOK, cure("end what is left of an earlier vLLM, if nothing needs it", "vllm-watch gpus", when(facts=("!unified_memory",)))),
+        sentence="something else already holds the GPU memory that vLLM was configured to take",
+        why="At the start less memory was free than gpu_memory_utilization asks for, or the free memory changed while vLLM measured it. The same start works once it is freed.",
+        cures=(*_LOOK, cure("end the remains of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",)))),
         deterministic=False,
         variants=(
             Variant(
                 when=when(facts=("unified_memory",)),
-                sentence="less memory is free than vLLM was told to take, on a machine whose GPU and CPU share one memory",
+                sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED + " The check at the start does not know that they can be dropped.",
-                cures=(_PAGE_CACHE, cure("see what the page cache and other processes hold", "free -g")),
+                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
                 when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),
                 sentence="the free GPU memory changed while vLLM measured it: another process took or freed some",
-                why="The same start works when nobody else takes or frees memory on this GPU meanwhile.",
+                why="The same start works if no other process takes or frees memory on this GPU meanwhile.",
                 cures=(*_LOOK, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
             ),
         ),
@@ -249,7 +251,7 @@ FAILURES = (
                 when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
-                cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see what ended the container", "kubectl describe pod POD   (or docker inspect)")),
+                cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
             ),
         ),
     ),

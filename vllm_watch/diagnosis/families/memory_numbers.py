@@ -80,7 +80,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
         said.append(f"{context} need {gib[1]} GiB of KV cache; {gib[2]} GiB were left.")
     if fits and fits >= BLOCK_TOKENS:
         fits -= fits % BLOCK_TOKENS
-        said.append(f"About {fits:,} tokens would have fitted into what was left.")
+        said.append(f"About {fits:,} tokens would have fitted into the rest.")
         if own:
             fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
     if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
@@ -107,7 +107,7 @@ def no_blocks(text: str, facts: Facts) -> Told:
         fix = Fix("spread the model over more GPUs, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
         return Told(said, (fix,), deterministic=True)
     if share < UTILIZATION_MAX - 0.03:
-        return Told(said, (Fix("give vLLM more of the GPU, if nobody else uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
+        return Told(said, (Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
     return Told(said)
 
 
@@ -141,7 +141,7 @@ def occupied(text: str, facts: Facts) -> Told:
     possible = (free / total - UTILIZATION_MARGIN) * 100 // 1 / 100 if total else 0.0
     if 0 < possible < share and free >= CLOSE_RATIO * wanted and "unified_memory" not in facts:
         flag = f"--gpu-memory-utilization {possible:g}"
-        return Told(said, (Fix("or use only what was free, which is little less", flag),))
+        return Told(said, (Fix("or use only the free memory, which is little less", flag),))
     return Told(said)
 
 

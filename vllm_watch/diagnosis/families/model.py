@@ -6,6 +6,7 @@ And the flags that vLLM does not take. Sources: vllm/config, vllm/lora, vllm/tra
 """
 
 from vllm_watch.diagnosis.families import model_numbers
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 GATED = "hf_gated_or_auth"
@@ -50,14 +51,16 @@ RULES = (
     rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section)'|'rope_scaling'"),
     rule(CONFIG, "KeyError: 'type'", "KeyError: 'factor'", "KeyError: \"type\"", rank=Rank.GENERAL),
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
-    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL),
+    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|shapes cannot be multiplied|must match the (?:existing )?size|is invalid for input of size|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
+    rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL, needs=when(serving=True)),
     rule(CONFIG, "onfig", pattern=r"AttributeError: '?\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL),
     rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
     rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
+    rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
     rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser"),
-    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument .{0,80}: (?:invalid|expected|not allowed|ignored|conflicting)|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
+    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|are mutually exclusive|error: the following arguments are required"),
 )  # fmt: skip
 
 _NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic)"
@@ -77,7 +80,7 @@ FAILURES = (
     ),
     Failure(
         slug=ABSENT,
-        sentence="the model's files are not where vLLM looks for them",
+        sentence="the model's files are not in the place that vLLM reads",
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
         cures=(
             cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
@@ -220,7 +223,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"has no attribute"),
-                sentence="the tokenizer does not have what this vLLM (or the model's own code) asks of it",
+                sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
                 why="Transformers and vLLM are of different times: an attribute was removed in one and is used in the other.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
@@ -238,7 +241,7 @@ FAILURES = (
         slug=LORA,
         sentence="the LoRA adapter does not fit the server's settings or the model",
         why="",
-        cures=(cure("see what the adapter targets", "cat adapter_config.json"),),
+        cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
         deterministic=True,
         variants=(
             Variant(
@@ -264,7 +267,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|Loading lora \S+ failed|adapter_config\.json"),
-                sentence="the adapter is not where vLLM looks for it",
+                sentence="the adapter is not in the place that vLLM reads",
                 cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
@@ -279,7 +282,7 @@ FAILURES = (
     Failure(
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
-        why="A length, RoPE entry or shape is not what the others imply.",
+        why="A length, RoPE entry or shape contradicts the others.",
         cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
         deterministic=True,
         variants=(
@@ -295,7 +298,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
-                sentence="the RoPE entry of the model's config.json is not what the installed Transformers and vLLM read",
+                sentence="the installed Transformers and vLLM cannot read the RoPE entry of the model's config.json",
                 why="Its form changed (type became rope_type, rope_scaling became rope_parameters).",
                 cures=(cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for", "python -m pip check"),),
             ),
@@ -308,13 +311,13 @@ FAILURES = (
             Variant(
                 when=when(r"No model architectures are specified|Value error, Expecting value: line"),
                 sentence="the model's config.json is empty, not JSON, or names no architecture",
-                why="Either a flag's JSON or a file of the model is not what vLLM reads; Git LFS pointers and folders of other formats look so.",
-                cures=(cure("see what it holds", "head -c 300 /path/to/model/config.json"),),
+                why="Either a flag's JSON or a file of the model is not in a format that vLLM reads; Git LFS pointers and folders of other formats look so.",
+                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"),),
             ),
             Variant(
                 when=when(r"Value error, |validation error"),
-                sentence="a setting was refused; the message says which, and why",
-                cures=(cure("see what the flag takes", "vllm serve --help=all"),),
+                sentence="a setting was refused; the message names it, and why",
+                cures=(cure("see the flag's values", "vllm serve --help=all"),),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
@@ -337,7 +340,7 @@ FAILURES = (
         why="argparse ends the process, and each start ends in the same way.",
         cures=(
             cure("take one of the values that the message names", None, when(r"invalid choice|parser")),
-            cure("see what the flag takes", "vllm serve --help=all"),
+            cure("see the flag's values", "vllm serve --help=all"),
         ),
         deterministic=True,
     ),

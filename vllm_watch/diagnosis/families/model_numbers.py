@@ -13,6 +13,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py); 1 is among them, too."""
 
 _FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
@@ -26,7 +27,7 @@ def lora(text: str, facts: Facts) -> Told:
     wanted = int(found[1])
     enough = next((each for each in _RANKS if each >= wanted), None)
     if enough is None:
-        return Told(f"Rank {wanted} is above what vLLM takes ({_RANKS[-1]}).")
+        return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).")
     return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
 
 
@@ -36,6 +37,8 @@ def unknown_flag(text: str, facts: Facts) -> Told:
         return Told(
             f"The argument is {found[1]}.", (Fix(f"drop {found[1]}, or check its spelling"),)
         )
+    if found := _AMBIGUOUS.search(text):
+        return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
     found = _FLAGS.search(text)
     words = found[1].split() if found else []
     flags = [each.partition("=")[0] for each in words if each.startswith("--")]
@@ -44,7 +47,9 @@ def unknown_flag(text: str, facts: Facts) -> Told:
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
-    if not flags:
+    if (
+        not flags or words[0][0] != "-"
+    ):  # what follows belongs to it: flags are read from the first that is unknown
         positional = " ".join(words[:3])
         return Told(
             f"{positional} is not a flag, and nothing that this command takes there.",
@@ -73,4 +78,8 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if version is not None or all(map(known.within, releases)):
         return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
     first = ".".join(map(str, known.spans[0][0]))
+    if len(known.spans) == 1 and known.within(
+        releases[-1]
+    ):  # this release is older, or the flag is not read as one
+        return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip

@@ -34,6 +34,7 @@ RULES = (
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Error while creating shared memory segment /dev/shm/nccl", "Bootstrap : no socket interface found", "No socket interface found", rank=Rank.GENERAL),
+    rule(NCCL, "custom_all_reduce.cuh", pattern=r"Cuda error \S{0,200}custom_all_reduce\.cuh:\d+"),
     rule(NCCL, "NCCL WARN", pattern=r"NCCL WARN .{0,800}(?:[Ff]ailed|[Ee]rror|out of memory|[Tt]imeout|No route|refused)", rank=Rank.SYMPTOM),
     rule(NCCL, "connectFullMesh", "DistStoreError", "DistNetworkError", "RendezvousConnectionError", "waiting for clients", "Connection closed by peer", pattern=r"Gloo connectFullMesh failed|DistStoreError|DistNetworkError: (?!.{0,800}EADDRINUSE)|RendezvousConnectionError|waiting for clients\. \d+/\d+ clients joined|gloo.{0,800}Connection closed by peer", rank=Rank.GENERAL),
     rule(PTRACE, "pidfd_getfd", "pidfd_open", "ptrace", pattern=r"pidfd_(?:getfd|open)\b.{0,200}(?:not permitted|[Dd]enied|failed)|ptrace.{0,80}(?:not permitted|[Dd]enied)"),
@@ -107,14 +108,20 @@ FAILURES = (
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("between hosts, name the network interface", "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
             cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
-            cure("leave GPU memory for NCCL, or free what another process holds", "nvidia-smi", when(r"Cuda failure 2|out of memory")),
+            cure("leave GPU memory for NCCL, or free another process's memory", "nvidia-smi", when(r"Cuda failure 2|out of memory")),
         ),
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"custom_all_reduce"),
+                sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
+                why="NCCL may work all the same: it has other ways.",
+                cures=(cure("let NCCL do it", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
+            ),
+            Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
-                why="The code (EI…, EJ…, ERR…) says which call; the line after it often has HCCL's own cause and solution.",
+                why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
                 cures=(
                     cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"),
                     cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"),
@@ -146,7 +153,7 @@ FAILURES = (
         sentence="Ray could not start or keep the workers",
         why="A worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
         cures=(
-            cure("see what the cluster has", "ray status"),
+            cure("see the cluster's resources", "ray status"),
             cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
             cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
@@ -157,7 +164,7 @@ FAILURES = (
     Failure(
         slug=PORT,
         sentence="the port is taken by another process",
-        why="vLLM could not bind: another server, or what is left of an earlier vLLM, listens there.",
+        why="vLLM could not bind: another server, or the remains of an earlier vLLM, listen there.",
         cures=(cure("see who listens", "ss -ltnp"), cure("end it, or take another port", "--port N", when(r"rrno 98|already in use|already allocated|EADDRINUSE|Address in use"))),
         deterministic=False,
         numbers=parallel_numbers.port,

@@ -31,7 +31,9 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
         return Told()
     wanted, there = found.groups()
     fixes = (
-        (Fix("ask for what is there", f"--tensor-parallel-size {there}"),) if there != "0" else ()
+        (Fix("ask for the existing resources", f"--tensor-parallel-size {there}"),)
+        if there != "0"
+        else ()
     )
     return Told(f"{wanted} GPUs were asked for, {there} are visible.", fixes)
 

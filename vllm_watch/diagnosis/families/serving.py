@@ -6,6 +6,7 @@ Sources: the NVIDIA driver and NVIDIA's catalogue of Xid errors, ROCm's HSA stat
 """
 
 from vllm_watch.diagnosis.families import serving_numbers
+from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 XID = "xid_or_gpu_lost"
@@ -31,6 +32,9 @@ RULES = (
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
     rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
+    rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
+    rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
     rule(DEAD, "segfault at ", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]: segfault at ", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
     rule(DEAD, "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
@@ -45,7 +49,9 @@ FAILURES = (
         why="The CUDA context is lost, and only a new process gets another.",
         cures=(
             cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU|amdgpu")),
-            cure("that is hardware: drain the host and reset or replace the GPU", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|63|64|74|79|94|95|119|120)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|ECC")),
+            cure("that is hardware: drain the host and reset or replace the GPU", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
+            cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|119|120)\b")),
+            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
             cure("without an Xid it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
         ),
         deterministic=False,
@@ -92,7 +98,7 @@ FAILURES = (
     Failure(
         slug=BUG,
         sentence="an assertion failed in the code; its text names the condition, not the cause",
-        why="That is a bug, or two settings that nobody tried together.",
+        why="That is a bug, or two settings that do not work together.",
         cures=(cure("search vLLM's issues for the assertion and its file"),),
         deterministic=False,
         variants=(
@@ -128,7 +134,7 @@ FAILURES = (
             Variant(
                 when=when(serving=False),
                 sentence="the start never came up",
-                why="Nothing but waiting is logged after this line; a download or a slow disk looks the same. A restart with nothing changed most likely stops at the same point.",
+                why="Nothing but waiting is logged after this line; a download or a slow disk appears the same. A restart with nothing changed most likely stops at the same point.",
                 cures=(
                     cure("see where engine core and workers are", "py-spy dump --pid PID_OF_WORKER"),
                     cure("skip the profiling of images and videos", "--skip-mm-profiling", when(r"Encoder cache will be initialized")),
@@ -141,9 +147,18 @@ FAILURES = (
     ),
     Failure(
         slug=DEAD,
-        sentence="the engine died; this log does not show of what",
+        sentence="the engine died; this log does not show why",
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
+            Variant(
+                when=when(r"failed (?:liveness|startup) probe"),
+                sentence="Kubernetes restarted the container: its probe failed",
+                why="A probe that does not wait for a whole start ends it each time; one that fails later shows an engine that does not answer.",
+                cures=(
+                    cure("read the log of the container before", "kubectl logs --previous POD"),
+                    cure("give the start a startupProbe that waits as long as it takes (failureThreshold × periodSeconds)", None, when(r"failed (?:liveness|startup) probe")),
+                ),
+            ),
             Variant(
                 when=when(r"Bus error|SIGBUS"),
                 sentence="a process died of a bus error: memory behind a mapping was not there",

@@ -7,6 +7,7 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 _XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
+_BEFORE = re.compile(r"caused by previous Xid (\d{1,3})\b")
 _NVRM = re.compile(r"Xid \((?:PCI:)?[^)]{0,40}\): (\d{1,3})\b")
 _LONG = re.compile(
     rf"maximum context length is ({WHOLE}) tokens.{{0,40}}?requested (?:about )?({WHOLE}) (?:output )?tokens"
@@ -31,12 +32,13 @@ MEANING = {
     95: "an uncontained ECC error: reset the GPU",
     119: "the GPU's system processor timed out: reset, renew the driver",
     120: "the GPU's system processor failed: reset, renew the driver",
+    **dict.fromkeys(range(144, 151), "an NVLink error: links, switches or hardware"),
 }
 
 
 def xid(text: str, facts: Facts) -> Told:
     """Return the Xid and its meaning."""
-    found = _NVRM.search(text) or _XID.search(text)
+    found = _BEFORE.search(text) or _NVRM.search(text) or _XID.search(text)
     if not found:
         return Told()
     number = int(found[1])

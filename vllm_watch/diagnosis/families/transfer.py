@@ -27,7 +27,7 @@ FAILURES = (
         cures=(
             cure("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
             cure("where it was restarted alone and transfers fail on, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
-            cure("let UCX say which transport fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
+            cure("let UCX log the transport that fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
             cure("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,

@@ -22,11 +22,11 @@ const wasWorse = ({ worst: most, updated_timestamp_seconds: t, evidence }) => Bo
 
 /** When it was at its worst, where that is not what the summary says. `moment` writes a time. */
 export function worst(incident, moment) {
-  return wasWorse(incident) ? `Worst so far (${moment(incident.worst.t)}): ${incident.worst.evidence.text}` : "";
+  return wasWorse(incident) ? `Worst: ${incident.worst.evidence.text} (${moment(incident.worst.t)})` : "";
 }
 
 /** How bad it was, of what is over. */
-export const lasted = (incident) => (wasWorse(incident) ? `At its worst: ${incident.worst.evidence.text}` : `While it lasted: ${incident.summary}`);
+export const lasted = (incident) => (wasWorse(incident) ? `Worst: ${incident.worst.evidence.text}` : incident.summary);
 
 /** How often it came, where it recurs; of one that came twice, what came earlier is told by name. */
 export const often = ({ recurring }) => (recurring ? `, ${recurring.text}` : "");

@@ -39,7 +39,7 @@ export class Card {
     this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
-      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each source says now"), this.witnesses.element), this.charts?.element);
+      this.own ? null : h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element), this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
     this.reason = h("p", { class: "restart" });

@@ -140,6 +140,6 @@ async function post(path, body) {
     });
     return { status: answer.status, said: await answer.json() };
   } catch {
-    return { status: 0, said: { error: "No answer: the journal says whether it was done" } };
+    return { status: 0, said: { error: "No answer: check the journal for the result" } };
   }
 }

@@ -260,7 +260,7 @@ class Body {
     this.planFacts = h("dl", { class: "facts" });
     this.advice = h("ul", { class: "blind advice", hidden: "" });
     this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.day.element, this.uptime, this.blind,
-      h("h4", {}, "What each source says"), this.witnesses.element, this.engineList, this.advice,
+      h("h4", {}, "Each source"), this.witnesses.element, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
       h("h4", {}, "Identity"), this.links.element, this.identity, h("h4", {}, "Scrape sources"),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Scrape sources of ${row.name}` }, h("table", { class: "sources" },
@@ -320,7 +320,7 @@ class Body {
     this.blind.hidden = !lines.length;
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
       setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
-      setText(element, `Detector ${slug} ${state === "blind" ? "is blind" : "sees only part"}: ${text.replaceAll("`", "")}`);
+      setText(element, `${state === "blind" ? "No" : "Limited"} detection of ${slug}: ${text.replaceAll("`", "")}`);
     });
   }
 

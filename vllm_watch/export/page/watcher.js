@@ -27,7 +27,7 @@ function factsOf(watcher, rows, silence, skew, now) {
     ["Last update", silence === null ? "none yet" : format.ago(silence)],
     ["Up", format.age(watcher.uptime_seconds + now - watcher.t)],
     ["Targets scraped", rows.length === 0 ? "no targets" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
-    ["Cannot judge", blindness(rows)],
+    ["Blind spots", blindness(rows)],
     ...Object.entries(watcher.sources ?? {}).map(([name, source]) => [name === "nvml" ? "GPU driver" : name, sourceWords(source, now)]),
     ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted (set --state-dir): vllm-watch forgets baselines when it restarts"],
     ["Restarts", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : modesOf(rows)) : "off: not configured"],
@@ -84,7 +84,7 @@ export class Watcher {
     test.setAttribute("aria-label", `Send a test notification through ${name}`);
     test.addEventListener("click", () => ask(this.page, {
       path: `api/v1/notifiers/${encodeURIComponent(name)}/test`, title: `Test ${name}`,
-      text: "One message that says that it is a test goes to whom this notifier tells.", act: "Send it",
+      text: "Sends one message, marked as a test, to this notifier's receivers.", act: "Send it",
     }));
     return { element: h("li", {}, sign, text, test), sign, text, test, shown: {} };
   }

@@ -1,4 +1,4 @@
-// What each source says of a target, side by side: where they disagree, the trouble shows.
+// Each source of a target, side by side: where they disagree, the trouble shows.
 
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";

@@ -1,8 +1,6 @@
-"""The contract of restart hooks: restart one server, once, and report the result honestly.
+"""The contract of hooks: restart one server, once, and report honestly. The guard decides and verify judges, not the hook.
 
-A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. The guard
-decides about calls and verify judges the result; a hook does neither.
-"""
+A hook is a module here with `Hook(settings, tools)`; settings in settings/hooks.py."""
 
 import os
 import ssl
@@ -18,37 +16,36 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""Done; refused, nothing was done; failed, certainly without effect; may have acted. Only `failed` is retried, within
-the same attempt."""
+"""`failed`: certainly without effect, the only one retried; `uncertain`: may have acted."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The watcher's resources for hooks and locks; the same for every kind."""
+    """The watcher's resources for hooks and locks."""
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""  # our own Kubernetes namespace, if any
+    namespace: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps in shared records
+    unix_time: Callable[[], float] = time.time
     gates: Gates | None = None  # None: not in the daemon
-    watcher_url: str = ""  # of the daemon, for other processes
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for it
-    watcher_tls: ssl.SSLContext | bool = True  # trust for it; True: the system's
+    watcher_url: str = ""
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)
+    watcher_tls: ssl.SSLContext | bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """A hook's arguments. None: unknown or absent; a command then gets an empty variable."""
+    """Arguments; None: unknown or absent, for a command an empty variable."""
 
-    attempt_id: str  # idempotency key: the same for all retries of one attempt
+    attempt_id: str  # idempotency key: the same for all retries
     target: str
     url: str
     group: str
-    trigger: str  # "incident" | "schedule" | "manual" | "alertmanager"
+    trigger: str
     reason: str
     engine: str | None = None
     incident_id: str | None = None
@@ -58,17 +55,14 @@ class HookCall:
     namespace: str | None = None
     pod: str | None = None
     node: str | None = None
-    process_start_time: float | None = None  # Unix seconds, of the server to be restarted
+    process_start_time: float | None = None
 
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return all fields as environment variables: VLLM_WATCH_ATTEMPT_ID and so on.
-
-        Without VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's.
-        """
+        """VLLM_WATCH_ATTEMPT_ID and so on; not VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -78,10 +72,12 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
+    """Result of one call."""
+
     """The result of one call."""
 
-    outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
-    text: str  # one sentence, without secrets
+    outcome: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +92,13 @@ class Finding:
 class Hook(Protocol):
     """Restarts servers in one way."""
 
-    timeout_seconds: (
-        float  # the longest that `restart` takes; the caller cuts it off a little later
-    )
+    timeout_seconds: float  # longest that `restart` takes; cut off a little later
 
     async def refusal(self, call: HookCall) -> str | None:
-        """Return why this hook must not be called for this server, or None. Changes nothing."""
+        """Return why it must not be called, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Restart the server. Raises only CancelledError; a cancelled call leaves no child behind."""
+        """Raises only CancelledError; leaves no child behind."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Check reachability, permissions and prospects without changing anything. For `hook test`."""
+        """Rehearse for `hook test`: changes nothing."""

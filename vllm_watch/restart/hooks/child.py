@@ -1,8 +1,6 @@
-"""Runs a hook's command: without a shell, with limited time and output, and ends it with all its children.
+"""Runs a hook's command without a shell, bounded in time and output, and ends it with all its children (`reaper.py`).
 
-`reaper.py` runs between us and the command. The output goes to a file in memory: a pipe would be held open by
-processes left running on purpose, and kill them once closed. The file has a fixed size and is rewound in time.
-"""
+Output goes to a memory file, rewound in time: a pipe would be held open by processes left running on purpose, and kill them once closed."""
 
 import asyncio
 import fcntl
@@ -21,8 +19,8 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""More output within one poll makes a write fail: no command that restarts a server writes this much."""
-TAIL_BYTES = 2000  # fits an error message and a log line
+"""More within one poll makes a write fail; no restart command writes this much."""
+TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
@@ -33,15 +31,15 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # exit status, or minus the signal; None: unknown
-    unable: str | None = None  # why it could not be started: certainly nothing was done
+    status: int | None = None  # or minus the signal; None: unknown
+    unable: str | None = None  # why not started: certainly nothing was done
     timed_out: bool = False
-    left: int = 0  # processes that could not be ended
-    tail: str = ""  # end of the output, redacted
+    left: int = 0
+    tail: str = ""
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
-    """Run the command, and end it at the timeout or if cancelled."""
+    """Ends it at the timeout or if cancelled."""
     with _Output() as output:
         return await _run(argv, environment, timeout_seconds, output)
 
@@ -76,7 +74,6 @@ async def _run(
 async def _wait(
     process: asyncio.subprocess.Process, timeout_seconds: float, output: "_Output"
 ) -> bool:
-    """Wait for the end, rewinding the output; return False on timeout."""
     ended = asyncio.ensure_future(process.wait())
     deadline = asyncio.get_running_loop().time() + timeout_seconds
     try:
@@ -91,7 +88,6 @@ async def _wait(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Have the reaper end everything, then make sure it ends itself."""
     for number, seconds in ((signal.SIGTERM, reaper.KILL_SECONDS + 2), (signal.SIGKILL, 2)):
         if process.returncode is not None:
             return
@@ -103,7 +99,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Not as arguments, which are public, nor in the environment, to which Python adds variables.
+    # Arguments are public, and Python adds variables to the environment.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:
@@ -132,7 +128,7 @@ def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -
 
 
 class _Output:
-    """The command's output: a file in memory with one position shared by all writers."""
+    """One position, shared by all writers."""
 
     def __enter__(self) -> "_Output":
         self.descriptor = os.memfd_create(

@@ -1,10 +1,7 @@
-"""Restarts through the Kubernetes API server: evicts the pod, or starts a rollout of its workload.
+"""Restarts through the Kubernetes API: evicts the pod, or rolls out its workload.
 
-An eviction respects PodDisruptionBudgets and names the uid of the checked pod, so a new pod of the same name is not
-hit. A rollout is a patch of the pod template that applies only to the checked version.
-Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
-Runbook: docs/hooks/kubernetes.md.
-"""
+An eviction respects PodDisruptionBudgets and names the checked pod's uid; a rollout patches only the checked version.
+Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview. Runbook: docs/hooks/kubernetes.md."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -18,15 +15,15 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
+"""For a terminating pod: seconds to minutes."""
 
 WAIT_SECONDS = 10.0
-"""Wait before retrying an eviction that a budget forbids, without Retry-After: the server's default."""
+"""For an eviction that a budget forbids, without Retry-After: the server's default."""
 
 TRIES_MAX = 4
-"""Tries of a patch that conflicts with a newer version: the status changes with each pod."""
+"""A patch may conflict: the status changes with each pod."""
 
-_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
+_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -76,7 +73,7 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """Return the plan, after a dry run at the server. Raises HookError, KubernetesError."""
+        """After a dry run at the server. Raises HookError, KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
@@ -104,7 +101,7 @@ class Hook:
                 },
             )  # fmt: skip
             if not answer.ok:
-                raise HookError(f"whether we may {what} is not said: {answer.said()}", REMEDY)
+                raise HookError(f"whether we may {what} is not stated: {answer.said()}", REMEDY)
             allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"
@@ -120,16 +117,14 @@ class Hook:
 
 
 class _Act:
-    """One call and its progress."""
-
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # an acting request was sent, and may have taken effect
-        self._accepted = ""  # accepted by the server, for the result
-        self._forbidden = ""  # why it does not accept yet
+        self.begun = False
+        self._accepted = ""
+        self._forbidden = ""
 
     async def run(self) -> base.HookResult:
-        """Act and wait for the pod's end. Raises HookError, KubernetesError."""
+        """Wait for the pod's end. Raises HookError, KubernetesError."""
         pod: Mapping[str, Any] | None
         if self._settings.action == "evict":
             pod = await self._target.pod(alone=True)
@@ -145,7 +140,7 @@ class _Act:
         return base.HookResult(outcome=base.DONE, text=self._accepted)
 
     def at_timeout(self, seconds: float) -> base.HookResult:
-        """Return the result at the timeout."""
+        """Return the result."""
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
             return base.HookResult(outcome=base.DONE, text=text)
@@ -184,7 +179,6 @@ class _Act:
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        """Return True if the unanswered eviction took effect."""
         answer = await self._api.get(_eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
@@ -212,7 +206,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # accepted already; only the news is late
+                answer = Answer(_SERVER_ERRORS, {})
             if answer.status == _GONE:
                 return
             found = answer.document
@@ -222,7 +216,7 @@ class _Act:
 
 
 def eviction(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an Eviction of exactly this pod."""
+    """Return the Eviction of exactly this pod."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "policy/v1", "kind": "Eviction",

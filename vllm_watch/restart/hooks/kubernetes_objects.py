@@ -1,8 +1,6 @@
 """Judges pods and workloads: fit to be restarted, and started again by a controller. Pure.
 
-Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
-rollout status; lws.sigs.k8s.io.
-"""
+Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl rollout status; lws.sigs.k8s.io."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,25 +11,25 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod however it ended. A Job does not, once it has failed for good."""
+"""Replace a pod however it ended; a Job does not, once failed for good."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot start before its container; the kubelet's times are whole seconds."""
+"""The kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation: another attempt changes the template, the same one does not."""
+"""Annotation: only another attempt changes the template."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """API path of a kind, and the paths of its pod templates."""
+    """A kind's API path, and the paths of its pod templates."""
 
     kind: str
     resource: str
-    root: str  # of the API group and version
-    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last always exists
+    root: str
+    templates: tuple[tuple[str, ...], ...]  # the last always exists
 
     @property
     def group(self) -> str:
@@ -66,7 +64,7 @@ def uid(found: Mapping[str, Any]) -> str:
 
 
 def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None) -> str | None:
-    """Return why this pod must not be touched for the server observed at `url`, or None."""
+    """Return why this pod must not be touched for the server at `url`."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"pod {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -98,7 +96,7 @@ def _another(
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Return the statuses of containers that may be the server: those that declare its port, else all."""
+    """Statuses of containers that declare its port, else all."""
     port = urlsplit(url).port
     declared = {
         container["name"]
@@ -121,7 +119,7 @@ def _unix(text: Any) -> float | None:
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
-    """Return why nothing would start a replacement pod, or None."""
+    """Return why nothing would replace the pod."""
     name = f"pod {pod['metadata']['name']}"
     owners = [
         each for each in pod["metadata"].get("ownerReferences") or [] if each.get("controller")
@@ -135,7 +133,7 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
 
 
 def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
-    """Return why a rollout of this workload must not start, or would do nothing; else None."""
+    """Return why a rollout must not start, or would do nothing."""
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     name = f"{kind.kind} {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -159,7 +157,7 @@ def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
 
 
 def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Return True if the pod belongs to this workload."""
+    """True if the pod is this workload's."""
     labels = pod["metadata"].get("labels") or {}
     if kind.kind == "LeaderWorkerSet":
         return bool(labels.get(LWS_NAME_LABEL) == found["metadata"]["name"])
@@ -168,7 +166,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of exactly this version; None if it has started."""
+    """Return the merge patch for exactly this version; None if started."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

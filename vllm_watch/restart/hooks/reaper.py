@@ -1,10 +1,7 @@
-"""Runs one command in its own process; on SIGTERM ends it with all its descendants.
+"""Runs one command; on SIGTERM ends it with all its descendants: `python reaper.py SPEC_FD REPORT_FD`.
 
-A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all the
-command's orphans, even in other sessions, and kills its children until none is left. SIGTERM comes at the timeout and,
-from the kernel, when vllm-watch dies. If the command ends by itself, its remaining processes keep running.
-Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
-"""
+A child subreaper is the parent of the command's orphans, even in other sessions. SIGTERM comes at the timeout and when vllm-watch dies.
+Processes left by a command that ended itself keep running. Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG."""
 
 import ctypes
 import json
@@ -13,7 +10,7 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; anything left after this hangs in the kernel
+KILL_SECONDS = 3.0  # longer: hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _POLL_SECONDS = 0.01
 
@@ -23,12 +20,12 @@ class _ToldToStopError(Exception):
 
 
 def main(spec_descriptor: int, report_descriptor: int) -> None:
-    """Run the command of the spec (argv, environment, parent) and write the report."""
+    """Spec: argv, environment, parent."""
     with os.fdopen(spec_descriptor) as file:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
     try:
-        # First, so that SIGTERM never ends us without a report.
+        # SIGTERM must not end us without a report.
         signal.signal(signal.SIGTERM, _stop)
         _tie_to(spec["parent"])
         report["status"] = _run(spec["argv"], spec["environment"], report_descriptor)
@@ -41,7 +38,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also while killing
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _ToldToStopError
 
 
@@ -63,16 +60,15 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
         setsid=True, setsigdef=[signal.SIGTERM, *ignored_by_python],
     )  # fmt: skip
     while True:
-        pid, status = os.waitpid(-1, 0)  # reaps orphans too: no zombies
+        pid, status = os.waitpid(-1, 0)
         if pid == command:
             return os.waitstatus_to_exitcode(status)
 
 
 def _kill_all() -> int:
-    """Kill and reap all children; return how many could not be ended."""
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
-        # A killed parent's children become ours, so each round reaches one more generation.
+        # A killed parent's children become ours: one more generation each round.
         for child in _children():
             _kill(child)
         try:
@@ -87,7 +83,7 @@ def _kill_all() -> int:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except OSError:  # another user's (sudo): counted as left
+    except OSError:  # another user's (sudo)
         return
 
 

@@ -1,9 +1,7 @@
 """Finds the process of a target's vLLM server, or reports why none is certain.
 
-All known facts must agree: the command line is vLLM's, the process holds the socket of the target's port, the
-target's address is one of its machine's, and it started when the observed server did. If two match, none is taken.
-Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
-"""
+All known facts must agree: vLLM's command line, the socket of the target's port, its machine's address, the start time. Two matches are none.
+Source: proc(5); vllm/entrypoints (how servers start), vllm/utils (process titles "VLLM::…")."""
 
 import asyncio
 import os
@@ -21,8 +19,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the same clock ticks and boot time; the boot time is a whole second and moves by one
-when the clock is set."""
+"""The boot time is a whole second, and moves by one when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -30,18 +27,18 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server, with all processes of the same moment by PID."""
+    """A server with all processes of the same moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
 
     def descendants(self) -> list[ProcessFacts]:
-        """Return its descendants, nearest first."""
+        """Nearest first."""
         return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
-    """Return the server of the call's target. Raises HookError if none, or more than one, matches."""
+    """Raises HookError unless exactly one matches."""
     parts = urlsplit(call.url)
     port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
@@ -49,7 +46,7 @@ async def find(tools: base.Tools, call: base.HookCall) -> Server:
 
 
 def is_server(cmdline: tuple[str, ...] | None) -> bool:
-    """Return True for the command line of an API server; False for its engines and workers."""
+    """True for an API server's command line, not its engines' and workers'."""
     if not cmdline:
         return False
     if cmdline[0].startswith("VLLM::"):
@@ -103,7 +100,7 @@ def _find(
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
-    if not is_server(facts.cmdline):  # a zombie has no command line
+    if not is_server(facts.cmdline):
         return False
     parent = all_.get(facts.ppid or 0)
     return parent is None or not is_server(parent.cmdline)
@@ -117,7 +114,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Return True if the process or a descendant holds the target's socket; None if this is not readable."""
+    """It or a descendant; None: unreadable."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -146,12 +143,12 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
 
 
 def pid_word(pids: str) -> str:
-    """Return the PIDs for a sentence."""
+    """Format for a sentence."""
     return pids if "," not in pids else f"(one of {pids})"
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """Return True if it is known to have started at this Unix time."""
+    """True if known to have started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
@@ -186,14 +183,12 @@ async def _addresses(host: str) -> frozenset[str]:
 
 
 def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
-    """Return the inodes of TCP sockets that listen on the port in the process's network namespace."""
     return {
         each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
     }
 
 
 def _same_network(procfs: Path, pid: int) -> bool:
-    """Return True if the process is in our network namespace."""
     try:
         return (
             os.stat(procfs / str(pid) / "ns" / "net").st_ino == os.stat("/proc/self/ns/net").st_ino
@@ -205,6 +200,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if one address belongs to the process's network namespace; pid None: ours."""
+    """pid None: our network namespace."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

@@ -48,7 +48,7 @@ def notebook(case: Case) -> Judged | None:
     """A kernel, unused for long."""
     if case.role != roles.NOTEBOOK:
         return None
-    remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (what is not saved is lost)"
+    remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (unsaved work is lost)"
     return _idle(case, case.limits.notebook_seconds, IDLE_NOTEBOOK, "a notebook's kernel", remedy)
 
 
@@ -91,7 +91,7 @@ def works(case: Case) -> Judged:
     if not track.work_known:
         text = "whether it works cannot be read"
     elif roles.may_serve(case.process):
-        text += "; it looks like a server, which may wait for requests"
+        text += "; it seems to be a server, which may wait for requests"
     elif idle_s < limit_s:
-        text += f"; that says something only after {seconds(limit_s)}"
+        text += f"; that is significant only after {seconds(limit_s)}"
     return Judged(verdict=UNKNOWN, evidence=(text,))

@@ -67,7 +67,7 @@ class Account:
         if self._left:
             evidence.append(f"it stayed when process {', '.join(map(str, self._left))} went")
         remedy = (
-            f"see who has the GPU open (fuser -v /dev/nvidia{gpu.index}); if nobody has, stop what runs on it, then "
+            f"see who has the GPU open (fuser -v /dev/nvidia{gpu.index}); if none has, stop its processes, then "
             f"reset it (nvidia-smi --gpu-reset -i {gpu.index}) or reboot"
         )
         return Judged(
@@ -79,13 +79,13 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
     """Ownerless bytes, and bytes by PID; or why unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
-        return "what is used, or who holds it, is not known"
+        return "the used memory, or its holders, are unknown"
     if sliced:
         return "its memory is its MIG slices'"
     held: dict[int, int] = {}
     for p in processes:
         if p.used_bytes is None:
-            return "the driver does not say how much every holder holds"
+            return "the driver does not report every holder's memory"
         held[p.pid] = max(held.get(p.pid, 0), p.used_bytes)
     return max(0, used - sum(held.values())), held
 

@@ -37,7 +37,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     }
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
     if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
-        cause = f"--from-log: {log} does not say what the weights and the KV cache took"
+        cause = f"--from-log: {log} does not state the memory of the weights and the KV cache"
         raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
     named = model or facts.get("model")
     if not isinstance(named, str):
@@ -48,15 +48,15 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
     flags = _flags(facts)
     total_gib = facts.get("gpu_memory_total_gib")
-    if isinstance(total_gib, float):  # as CUDA offers
-        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB as {log.name} says")  # fmt: skip
+    if isinstance(total_gib, float):  # memory that CUDA offers, as logged
+        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB by {log.name}")  # fmt: skip
     started = replace(machine, count=None, beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
     if not isinstance(kv_gib, float):  # before 0.6.4 only blocks
         kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
     beyond = int(plan.kv_bytes - kv_gib * GIB)
     if abs(beyond) > BEYOND_GIB_MAX * GIB:
-        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off what its flags give on this GPU"
+        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off the size from its flags on this GPU"
         raise WatchError(cause, "give a log of a start on this kind of GPU")
     return replace(machine, beyond_bytes=beyond, beyond_source=f"the start of {Path(named).name} in {log.name}")  # fmt: skip
 

@@ -29,7 +29,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Omitted ones get the release's default."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
-        (("--max-model-len",), "N", _tokens, "longest context, also as 32k or 1M; auto: what fits"),
+        (
+            ("--max-model-len",),
+            "N",
+            _tokens,
+            "longest context, also as 32k or 1M; auto: the longest that fits",
+        ),
         (("--gpu-memory-utilization",), "X", float, "share of the GPU that vLLM may fill"),
         (("--tensor-parallel-size", "-tp"), "N", int, "ranks that share each layer"),
         (("--pipeline-parallel-size", "-pp"), "N", int, "stages that share the layers"),
@@ -49,7 +54,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
             ("--quantization", "-q"),
             "NAME",
             str,
-            "awq, gptq, fp8 and others; a checkpoint says it itself",
+            "awq, gptq, fp8 and others; default: the checkpoint's own",
         ),
         (
             ("--kv-cache-memory-bytes",),
@@ -99,7 +104,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
                 f"{flag} {shown(value)} is not above 0", "give a whole number from 1 on"
             )
         if value > NUMBER_MAX:
-            raise WatchError(f"{flag} {shown(value)} is not above 0 and up to {NUMBER_MAX:,}", "give what vLLM would take")  # fmt: skip
+            raise WatchError(f"{flag} {shown(value)} is not above 0 and up to {NUMBER_MAX:,}", "give a value that vLLM accepts")  # fmt: skip
         given[name] = value
     share = arguments.gpu_memory_utilization
     if share is not None and not 0 < share <= 1:

@@ -28,7 +28,7 @@ def find_machine(
     if memory_gib is None and name is not None and len(sizes := sizes_of(name)) > 1:
         told = " or ".join(f"{size:g}" for size in sizes)
         remedy = (
-            f"say which: --gpu-name '{name} {sizes[-1]:g}GB', or --gpu-memory-gib {sizes[-1]:g}"
+            f"choose one: --gpu-name '{name} {sizes[-1]:g}GB', or --gpu-memory-gib {sizes[-1]:g}"
         )
         raise WatchError(f"--gpu-name '{name}': this card has {told} GiB", remedy)
     if memory_gib is None and gpu is None:

@@ -95,8 +95,8 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
         )
     try:
         config = json_text.read(raw)
-    except ValueError as error:
-        raise WatchError(f"{where} is not JSON: {error}", "name the model's config.json") from None
+    except ValueError:
+        raise WatchError(f"{where} is not JSON", "name the model's config.json") from None
     if not isinstance(config, dict):
         raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
     return config

@@ -29,7 +29,7 @@ def lines(
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"
     out = [head, "", *_memory(plan), "", *_worth(plan)]
     if found:
-        title = "It fits with room to spare" if plan.fits else "What makes it fit, best first"
+        title = "It fits with room to spare" if plan.fits else "To make it fit, best first"
         out += ["", title, *_suggested(found, columns)]
     told = textwrap.wrap("Assumed: " + "; ".join(assumed) + ".", columns)
     return [*out, "", *([f"{_DIM}{line}{_END}" for line in told] if colours else told)]

@@ -122,7 +122,8 @@ def _gpus(reading: GpuReading) -> tuple[GpuSample, ...]:
     gpus = trace_gpus.known(reading)
     if gpus is None:
         raise WatchError(
-            f"the GPUs cannot be read: {reading.text}", "see docs/gpu.md for what each state means"
+            f"the GPUs cannot be read: {reading.text}",
+            "see docs/gpu.md for the meaning of each state",
         )
     return gpus
 

@@ -60,7 +60,7 @@ def result(plan: Plan, outcome: Outcome) -> str:
             lines += _row("", _stays(each.pid, each.state), 0)
     lines += [line for text in outcome.release.still for line in _row("", text, 0)]
     unsure = outcome.release.released is None and outcome.release.gpus
-    word = "whether it was freed cannot be told" if unsure else "not freed"
+    word = "whether it was freed is unknown" if unsure else "not freed"
     waited = seconds(outcome.release.waited_seconds)
     lines.append(f"{word} (the driver was asked for {waited})")
     return "\n".join([*lines, *_remedies(outcome)])
@@ -147,11 +147,11 @@ def _remedies(outcome: Outcome) -> list[str]:
     if outcome.trouble:
         return ["  → fix that, and run it again"]
     text = (
-        "look in the kernel's log (dmesg) for NVRM and Xid; stop what else runs on that GPU, then reset it "
+        "look in the kernel's log (dmesg) for NVRM and Xid; stop the other processes on that GPU, then reset it "
         "(nvidia-smi --gpu-reset) or reboot"
     )
     if outcome.release.released is None:
-        text = "look again (vllm-watch gpus), and see docs/gpu.md for what the driver's state means"
+        text = "look again (vllm-watch gpus), and see docs/gpu.md for the driver's state"
     return _row("→", text, 2)
 
 

@@ -52,7 +52,7 @@ def _gpu(judged: GpuHolders, columns: int, colours: Mapping[str, str], *, local:
         for holder in judged.holders:
             lines += _holder(holder, columns, colours, local=local)
     elif not judged.unaccounted_bytes:
-        lines.append(f"  {colours['dim']}nobody holds its memory{colours['end']}")
+        lines.append(f"  {colours['dim']}no process holds its memory{colours['end']}")
     if judged.unaccounted.verdict in (STALE, UNKNOWN) and judged.unaccounted.evidence:
         held = size(judged.unaccounted_bytes)
         told = (

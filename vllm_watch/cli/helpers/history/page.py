@@ -38,7 +38,7 @@ def page(
 <h2>Servers</h2><table><tr><th>Server</th><th>Scrapes</th><th>Every</th><th>When something was wrong</th></tr>{lines}</table>
 <h2>Incidents</h2><table><tr><th>Began (UTC)</th><th>Lasted</th><th>Server</th><th>What</th><th>Your alerts</th></tr>{rows}</table>
 <h2>Alerts that fired at healthy times</h2><table><tr><th>Began (UTC)</th><th>Lasted</th><th>Alert</th><th>Of</th></tr>{fired}</table>
-<h2>What this history cannot show</h2><ul>{blind}</ul>
+<h2>Limits of this history</h2><ul>{blind}</ul>
 </html>
 """
 

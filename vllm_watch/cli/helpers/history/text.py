@@ -33,13 +33,13 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
     if intervals:
         slowest = intervals[-1]
         later = (
-            f", and a stall or collapse is told about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
+            f", and a stall or collapse is reported about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
             if slowest > _LIVE_SECONDS
             else ""
         )
-        lines.append(f"Scraped every {slowest:g} s: what lasted less than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
+        lines.append(f"Scraped every {slowest:g} s: events shorter than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
     lines.append("Why a scrape failed is not stored: one that failed at once is taken for refused, one that took over 5 s for a hang.")  # fmt: skip
-    lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that looks idle and answers nobody are not seen.")  # fmt: skip
+    lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that seems idle and does not answer are not seen.")  # fmt: skip
     empty = [each.target.name for each in judged if not each.looks]
     if empty:
         lines.append(f"No samples in that time of {', '.join(empty[:5])}{' …' if len(empty) > 5 else ''}.")  # fmt: skip # noqa: PLR2004

@@ -87,7 +87,7 @@ def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
     nobody = gpu.unaccounted
     if nobody is not None and nobody.verdict == STALE:
         who = f"{text.gib(gpu.unaccounted_bytes)} GiB held by no visible process"
-        lines.append(_stale_line(who, nobody.remedy or "vllm-watch gpus says more"))
+        lines.append(_stale_line(who, nobody.remedy or "details: vllm-watch gpus"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     others = [each for each in gpu.processes or () if each.verdict != STALE]
@@ -97,7 +97,7 @@ def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
 def _remedy(process: JudgedProcess) -> Text:
     why = (process.reason or "stale").replace("_", " ")
     who = f"{command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
-    return _stale_line(who, process.remedy or "vllm-watch gpus says more")
+    return _stale_line(who, process.remedy or "details: vllm-watch gpus")
 
 
 def _stale_line(who: str, remedy: str) -> Text:

@@ -255,7 +255,7 @@ def _blind(status: Status) -> Iterable[str]:
                 blind.setdefault(slug, []).append(target.name)
     for slug, names in sorted(blind.items(), key=lambda each: -len(each[1])):
         on = visible(names[0]) if len(names) == 1 else _targets(len(names))
-        yield f"cannot judge {slug.replace('_', ' ')} on {on}"
+        yield f"blind to {slug.replace('_', ' ')} on {on}"
 
 
 def watcher_troubles(status: Status) -> Iterable[str]:
