@@ -188,7 +188,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """`opened`: by kind."""
+        """`opened`: totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -238,7 +238,7 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Until `unlisten`. Raises TooManyListenersError."""
+        """Subscribe until `unlisten`. Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:

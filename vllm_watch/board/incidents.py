@@ -47,7 +47,7 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """Oldest end first."""
+        """Add ended incidents, oldest end first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)

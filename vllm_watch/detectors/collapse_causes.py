@@ -244,7 +244,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """From before recovery."""
+    """Mark evidence from before recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 

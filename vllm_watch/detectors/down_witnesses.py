@@ -104,7 +104,7 @@ def healthy(health: Call | None) -> bool:
 
 
 def health_failed(looks: int) -> Evidence:
-    """/health reported a dead core."""
+    """/health reported a dead engine core."""
     text = f"/health failed {looks} times in a row"
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
@@ -167,7 +167,7 @@ def left_behind(core: str | None) -> tuple[Evidence, ...]:
 
 
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
-    """No user is affected."""
+    """Return evidence that no user is affected."""
     if not demand.known:
         text = "it was not scraped for a while before: it may have been stopped on purpose"
         return (Evidence(name="requests_in_flight", value=None, text=text),)
@@ -186,7 +186,7 @@ def turned_away(observation: Observation) -> bool:
 
 
 def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
-    """A duration as evidence."""
+    """Return a duration as evidence."""
     return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)
 
 

@@ -60,7 +60,7 @@ class Ends(NamedTuple):
 
 
 def growth(then: Ends, now: Ends) -> Ends:
-    """The growth of each counter."""
+    """Return the growth of each counter."""
     return Ends(*map(sub, now, then))
 
 
@@ -84,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Failed before an engine saw them."""
+    """Return failures before an engine saw the request."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -197,7 +197,7 @@ class Failures:
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:
-        """`doubtful`: as failed."""
+        """`doubtful`: count those as failed."""
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
         return failed / (failed + self.window.done) if failed else 0.0
 

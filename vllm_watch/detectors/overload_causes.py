@@ -55,7 +55,7 @@ def deferred(count: float) -> Cause:
 
 
 def paused(seconds: float, count: float) -> Cause:
-    """It does not end."""
+    """The pause does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
 

@@ -61,7 +61,7 @@ class PerEngine(Generic[J]):
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Restored state is kept until the server answers."""
+        """Until the server answers, restored state is kept."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),

@@ -76,7 +76,7 @@ class Engine:
 
 
 def export_state(engine: Engine) -> dict[str, Any]:
-    """Plain values."""
+    """Return it as plain values."""
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
@@ -125,7 +125,7 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
 
 
 def canary_outcome(canary: CanaryCall) -> str:
-    """One of CANARY_OUTCOMES."""
+    """Return one of CANARY_OUTCOMES."""
     if canary.outcome is not None:
         return canary.outcome
     if canary.ok:

@@ -73,7 +73,7 @@ class Api:
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """OpenMetrics if preferred."""
+        """Prefer OpenMetrics if the client does."""
         openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
         body = render(self._board, self._own, openmetrics=openmetrics)
         return await answer(request, body, OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
@@ -153,7 +153,7 @@ class Api:
         return await json_answer(request, found)
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
-        """The last minutes as a trace."""
+        """Serve a target's last minutes as a trace."""
         target = request.query.get("target", "")
         if target not in self._board.targets:
             return _no_target(target)

@@ -27,7 +27,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Loopback without a proxy."""
+    """Return True for loopback without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 

@@ -14,13 +14,13 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """By name."""
+    """Return the page's files by name."""
     return _of("page")
 
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """By name, rendered by docs/generate_runbooks.py."""
+    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
     return _of("runbooks")
 
 

@@ -71,7 +71,7 @@ class Fleet:
         return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Before `take_up`; return the errors."""
+        """Restore before `take_up`; return the errors."""
         try:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}

@@ -42,7 +42,7 @@ class Common:
     held: dict[str, None] = field(default_factory=dict)
 
     def export_state(self) -> dict[str, Any]:
-        """Without `back_s`: recovery must be seen again."""
+        """Omit `back_s`: recovery must be seen again."""
         return {
             "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
             "known": self.known, "members": list(self.members), "held": list(self.held),

@@ -57,7 +57,7 @@ class Followed:
             self.incident = replace(self.incident, requests_lost=requests)
 
     def close_at(self, t: float) -> None:
-        """If it stays clear."""
+        """Set when it resolves if it stays clear."""
         if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
             self.incident = replace(self.incident, closes_t=t)
 
@@ -162,7 +162,7 @@ def family_of(verdict: Verdict) -> str:
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:
-    """As a Worst."""
+    """Return the verdict's measure as a Worst."""
     if verdict.measure is None or not verdict.evidence_for:
         return None
     return Worst(t, verdict.measure, verdict.evidence_for[0])

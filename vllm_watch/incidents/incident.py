@@ -70,12 +70,12 @@ class Incident:
 
     @property
     def key(self) -> Key:
-        """Unique among a target's open ones."""
+        """Unique among open incidents of a target."""
         return self.kind, self.engine
 
     @property
     def trouble(self) -> Trouble:
-        """Identity when it recurs."""
+        """Identity of a recurring problem."""
         return self.kind, self.engine, self.family
 
     @property
@@ -88,7 +88,7 @@ class Incident:
 
     @property
     def hangs(self) -> bool:
-        """Stacks help to explain it."""
+        """Return True if stacks help to explain it."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property
@@ -120,7 +120,7 @@ AnyIncident = TypeVar("AnyIncident", bound=Incident)
 
 
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
-    """At Unix time `t`."""
+    """Return the incident, ended at Unix time `t`."""
     over_t = t if incident.ended_t is None else incident.ended_t
     return replace(
         incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
@@ -156,7 +156,7 @@ def severity_rank(severity: str) -> int:
 
 
 def published(event: IncidentEvent) -> dict[str, Any]:
-    """Its published form."""
+    """Return the event in its published form."""
     incident = event.incident
     said: dict[str, Any] = {
         "t": event.t,
@@ -211,7 +211,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
 
 
 def export_state(incident: Incident) -> dict[str, Any]:
-    """Plain values."""
+    """Return an open incident as plain values."""
     state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
@@ -222,7 +222,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
 
 
 def restore(state: stored.Stored) -> Incident:
-    """Raises one of stored.DAMAGE."""
+    """Restore an open incident. Raises one of stored.DAMAGE."""
     return Incident(
         **_shared(state),
         opened_t=stored.number(state["opened_t"]),
@@ -264,7 +264,7 @@ def _shared(state: stored.Stored) -> dict[str, Any]:
 
 
 def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
-    """Published form."""
+    """Return the evidence in its published form."""
     return {
         "for": [_plain(each) for each in incident.evidence_for],
         "against": [_plain(each) for each in incident.evidence_against],

@@ -93,7 +93,7 @@ class LostRequests:
         }
 
     def since(self, mark: Mark, at_s: float) -> int | None:
-        """None: unknown."""
+        """Return requests lost since the mark; None: unknown."""
         if not self._heard or not mark:
             return None
         lost = 0.0
@@ -166,7 +166,7 @@ def kept(mark: Mark) -> list[list[Any]]:
 
 
 def restored(state: Iterable[Any]) -> Mark:
-    """Raises one of stored.DAMAGE."""
+    """Restore a mark. Raises one of stored.DAMAGE."""
     return {stored.text(name): Counted(*stored.numbers(rest, 3)) for name, *rest in state}
 
 

@@ -42,7 +42,7 @@ class Recurring:
 
     @property
     def told(self) -> bool:
-        """An earlier incident notified people."""
+        """Return True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
@@ -67,7 +67,7 @@ class _Past:
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
-        """With the last."""
+        """Return the total duration, the last time included."""
         return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 
@@ -124,7 +124,7 @@ class Recurrence:
         return [[*key, *astuple(past)] for key, past in self._past.items()]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Raises one of stored.DAMAGE, changing nothing."""
+        """Raises one of stored.DAMAGE, then without changes."""
         if not isinstance(state, list):  # earlier releases
             return
         past = {}
@@ -166,12 +166,12 @@ def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
 
 
 def plain(recurring: Recurring | None) -> dict[str, Any] | None:
-    """Its published form."""
+    """Return its published form."""
     return None if recurring is None else asdict(recurring)
 
 
 def from_plain(said: stored.Stored | None) -> Recurring | None:
-    """Raises one of stored.DAMAGE."""
+    """Restore it. Raises one of stored.DAMAGE."""
     if said is None:
         return None
     return Recurring(

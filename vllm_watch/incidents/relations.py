@@ -55,7 +55,7 @@ EXPLAINED_SECONDS = 300.0
 
 
 def rank(kind: str) -> int:
-    """Order of opening."""
+    """Return the order of opening."""
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 

@@ -77,7 +77,7 @@ class States:
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """(state, sentence) of the least healthy."""
+    """Return (state, sentence) of the least healthy engine."""
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
     if len(engines) == 1:

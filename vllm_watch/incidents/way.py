@@ -82,12 +82,12 @@ def why_no_page(one: "Incident") -> str:
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
-    """Plain values."""
+    """Return plain values."""
     return [asdict(step) for step in way]
 
 
 def from_plain(said: Any) -> tuple[Step, ...]:
-    """Raises one of stored.DAMAGE."""
+    """Restore a way. Raises one of stored.DAMAGE."""
     return _steps().validate_python(said) if said else ()
 
 

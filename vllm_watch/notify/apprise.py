@@ -202,7 +202,7 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """The last line."""
+        """Return the last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)

@@ -45,7 +45,7 @@ class Events:
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Per pod; returns at once."""
+        """Queue an Event per pod; returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -64,7 +64,7 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """Queued ones are lost."""
+        """Stop; queued events are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -159,7 +159,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Access to the API."""
+    """Check the access to the API."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]

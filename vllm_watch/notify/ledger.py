@@ -52,7 +52,7 @@ class Ledger:
     # --- queries
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """Oldest first."""
+        """Return this alert's, oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
@@ -64,12 +64,12 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Oldest first."""
+        """Return queued ones, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """The last hour's."""
+        """Return the times of the last hour's messages."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -78,7 +78,7 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """Not yet reported."""
+        """Return the drops not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -107,7 +107,7 @@ class Ledger:
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """`dropped`: their number was in it."""
+        """`dropped`: those whose number it contained."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -156,7 +156,7 @@ class Ledger:
     # --- disk
 
     async def flush(self) -> None:
-        """Failed ones stay pending."""
+        """Write pending changes; failed ones stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

@@ -227,7 +227,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """One sentence."""
+    """Return one sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -249,12 +249,12 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """With the day: messages are read late."""
+    """Format with the day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
 def page(url: str, target: str) -> str:
-    """At the target."""
+    """Return the status page's address at the target."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

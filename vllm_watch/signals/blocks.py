@@ -67,7 +67,7 @@ class Block:
 
     @property
     def apart(self) -> frozenset[str]:
-        """Steps are compared among equals."""
+        """Steps are compared among blocks with equal values."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -177,7 +177,7 @@ class Blocks:
 
 
 def began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """The counters were reset."""
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     pairs = (

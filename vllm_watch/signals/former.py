@@ -62,7 +62,7 @@ class Former:
 
 
 def differ(now: Sequence[Any], before: Sequence[Any]) -> bool:
-    """A known value differs."""
+    """Return True if a known value differs."""
     return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))
 
 

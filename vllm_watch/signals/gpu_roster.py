@@ -14,7 +14,7 @@ class GpuRoster:
         self.lost: tuple[GpuSample, ...] = ()  # gone or reported lost
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """None (no answer) changes nothing."""
+        """None (not polled, or no answer) changes nothing."""
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}

@@ -87,7 +87,7 @@ _COUNTERS = 3
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
-    """The life that a poll saw."""
+    """Return the life that a poll saw."""
     steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(

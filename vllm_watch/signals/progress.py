@@ -241,7 +241,7 @@ def work_done(sample: EngineSample) -> tuple[float | None, ...]:
 
 
 def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
-    """They fall only by a reset."""
+    """Return counters that fall only by a reset."""
     steps = sample.iteration_tokens
     return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
 

@@ -23,7 +23,7 @@ class RecentXids:
         self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
-        """With all kept codes."""
+        """Return the reading with all kept codes."""
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)

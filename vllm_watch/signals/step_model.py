@@ -65,7 +65,7 @@ class StepModel:
 
     @property
     def scatter(self) -> float:
-        """Scatter of healthy blocks' log ratio."""
+        """Of the log ratio of healthy blocks."""
         return max(SCATTER_MIN, sqrt(self._scatter_square))
 
     def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:

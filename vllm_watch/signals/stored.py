@@ -17,7 +17,7 @@ def version(state: Stored, known: int) -> None:
 
 
 def number(value: Any, least: float | None = None) -> float:
-    """Finite."""
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
     if least is not None and value < least:
@@ -26,12 +26,12 @@ def number(value: Any, least: float | None = None) -> float:
 
 
 def number_or_none(value: Any, least: float | None = None) -> float | None:
-    """Finite, or None."""
+    """Return a finite number, or None."""
     return None if value is None else number(value, least)
 
 
 def numbers(value: Any, count: int | None = None) -> list[float]:
-    """Finite."""
+    """Return finite numbers."""
     found = [number(each) for each in _list(value)]
     if count is not None and len(found) != count:
         raise ValueError(f"{len(found)} numbers in place of {count}")
@@ -39,36 +39,36 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
 
 
 def count(value: Any) -> int:
-    """0 or more."""
+    """Return an integer, 0 or more."""
     return int(number(value, 0.0))
 
 
 def flag(value: Any) -> bool:
-    """A bool."""
+    """Return a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{value!r:.40} is neither true nor false")
     return value
 
 
 def text(value: Any) -> str:
-    """A str."""
+    """Return a str."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a text")
     return value
 
 
 def text_or_none(value: Any) -> str | None:
-    """A str, or None."""
+    """Return a str, or None."""
     return None if value is None else text(value)
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Strings."""
+    """Return strings."""
     return tuple(text(each) for each in _list(value))
 
 
 def mapping(value: Any) -> Stored:
-    """A mapping."""
+    """Return a mapping."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r:.40} is not a mapping")
     return value

@@ -134,7 +134,7 @@ class Throughput:
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Mean of a finished healthy request."""
+        """Of a finished healthy request, mean, or None."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value

@@ -54,7 +54,7 @@ class Totals:
         self._last_finished = None
 
     def add(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
-        """`began_anew`: all counters were reset."""
+        """Add growth. `began_anew`: all counters certainly were reset."""
         for name, value in zip(COUNTERS, _counters_of(sample), strict=True):
             if value is not None:
                 self._grow(name, (value,), began_anew)

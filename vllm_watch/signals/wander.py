@@ -89,12 +89,12 @@ class Wander:
 
     @property
     def a_minute(self) -> float:
-        """Deviation per minute."""
+        """Standard deviation of the change per minute."""
         return sqrt(self._square)
 
     @property
     def stray(self) -> float:
-        """Deviation of a minute's level."""
+        """Standard deviation of a minute's level."""
         return sqrt(self._level_square)
 
     @property

@@ -110,7 +110,7 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """Unknown ones need support."""
+    """Return a code's entry; unknown ones need support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 

@@ -46,7 +46,7 @@ class Connection:
         return made
 
     def headers(self) -> dict[str, str]:
-        """Raises WatchError."""
+        """Return the basic auth header. Raises WatchError."""
         if self.credentials_file is None:
             return {}
         text = secret_of("--credentials-file", self.credentials_file)
@@ -91,7 +91,7 @@ def of(
 
 
 def secret_of(argument: str, file: Path) -> str:
-    """Its only line. Raises WatchError."""
+    """Return a secret's only line. Raises WatchError."""
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:

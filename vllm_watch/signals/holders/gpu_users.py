@@ -63,11 +63,11 @@ class GpuUsers:
         return {name: self._known.get(name, Place()) for name in servers}
 
     def export_state(self) -> dict[str, dict[str, str]]:
-        """Target → UUID → its processes."""
+        """Return target → UUID → its processes there."""
         return {name: dict(place.workers) for name, place in self._known.items()}
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE, changing nothing."""
+        """Raises one of stored.DAMAGE, then without changes."""
         known = {}
         for name, workers in stored.mapping(state).items():
             said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}

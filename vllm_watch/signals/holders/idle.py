@@ -32,7 +32,7 @@ def pool_worker(case: Case) -> Judged | None:
 
 
 def stopped(case: Case) -> Judged | None:
-    """By a signal, forgotten."""
+    """Stopped by a signal, and forgotten."""
     stopped_s = case.at_s - max(case.track.state_s, case.track.idle_s)
     if case.process.state != "T" or stopped_s < case.limits.stopped_seconds:
         return None
@@ -45,7 +45,7 @@ def stopped(case: Case) -> Judged | None:
 
 
 def notebook(case: Case) -> Judged | None:
-    """A kernel, unused for long."""
+    """A notebook kernel, unused for long."""
     if case.role != roles.NOTEBOOK:
         return None
     remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (unsaved work is lost)"
@@ -53,7 +53,7 @@ def notebook(case: Case) -> Judged | None:
 
 
 def process(case: Case) -> Judged | None:
-    """Left in a user's session."""
+    """A program left in a user's session."""
     in_hand = case.process.state == "t"  # debugged
     if in_hand or not place.in_user_session(case.process.cgroup):
         return None

@@ -20,7 +20,7 @@ def is_deleted(cgroup: str | None) -> bool:
 
 
 def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
-    """(pod, container) by id; None outside."""
+    """Return (pod, container) by id; None outside."""
     if not cgroup:
         return None, None
     path = cgroup.removesuffix(_DELETED)
@@ -51,7 +51,7 @@ def is_outside(cgroup: str | None) -> bool:
 
 
 def describe(cgroup: str | None) -> str | None:
-    """As text."""
+    """Return the place as text, or None."""
     if not cgroup:
         return None
     pod, container = container_of(cgroup)

@@ -80,7 +80,7 @@ class GpuHolders:
 
     @property
     def stale_bytes(self) -> int | None:
-        """None without a process."""
+        """None if no process is known."""
         if self.holders is None:
             return None
         return sum(each.process.used_bytes or 0 for each in self.stale)

@@ -81,7 +81,7 @@ def of_command(command: str) -> str | None:
 
 
 def is_vllm_command(command: str) -> bool:
-    """A vLLM server's."""
+    """Return True for a vLLM server's command."""
     return of_command(command) == SERVER
 
 

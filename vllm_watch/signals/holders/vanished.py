@@ -23,7 +23,7 @@ _PARENT_REMEDY = (
 
 
 def unseen(case: Case) -> Judged | None:
-    """Not in /proc: another PID namespace, or hidden."""
+    """Absent in /proc: another PID namespace, or hidden."""
     process = case.process
     if any(each is not None for each in (process.name, process.cmdline, process.state)):
         return None
@@ -35,7 +35,7 @@ def unseen(case: Case) -> Judged | None:
 
 
 def dead(case: Case) -> Judged | None:
-    """A zombie, or gone, still charged."""
+    """A zombie, or gone, still charged for memory."""
     process, track = case.process, case.track
     if process.state not in DEAD_STATES:
         return None
@@ -70,7 +70,7 @@ def stuck(case: Case) -> Judged | None:
 
 
 def container_gone(case: Case) -> Judged | None:
-    """Its container was removed."""
+    """A process whose container was removed."""
     track, process = case.track, case.process
     if not place.is_deleted(process.cgroup):
         return None

@@ -65,7 +65,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
 
 
 def living(case: Case) -> Judged | None:
-    """Not shown to be orphaned."""
+    """Any vLLM process not shown to be orphaned."""
     if case.role not in roles.VLLM_ROLES:
         return None
     evidence = [_WORDS[case.role]]

@@ -17,7 +17,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """GiB or MiB."""
+    """Format in GiB or MiB."""
     if value is None:
         return "unknown"
     if abs(value) < 2**30:

@@ -77,7 +77,7 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises WatchError."""
+    """Return a file's JSON object. Raises WatchError."""
     try:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)

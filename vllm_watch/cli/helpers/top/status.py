@@ -251,7 +251,7 @@ class Daemon:
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Raises WatchError."""
+        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:

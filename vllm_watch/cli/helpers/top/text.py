@@ -73,7 +73,7 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """UTC, with the day unless today."""
+    """Return UTC, with the day unless today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
@@ -84,12 +84,12 @@ def age(value: float | None) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """At most four characters."""
+    """Return at most four characters."""
     return UNKNOWN if ratio is None else f"{ratio * _HUNDRED:.0f}%"
 
 
 def gib(value: float | None) -> str:
-    """From bytes."""
+    """Return bytes in GiB."""
     return UNKNOWN if value is None else f"{value / _GIB:.1f}"
 
 
