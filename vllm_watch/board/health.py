@@ -8,7 +8,7 @@ _NEITHER = frozenset({"no_driver"})
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Since the watcher started."""
+    """Calls to one source since the watcher started."""
 
     outcome: str = ""
     last_call_timestamp_seconds: float | None = None
@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """Since the start."""
+    """The state folder since the start."""
 
     folder: str
     ok: bool = True  # last attempt

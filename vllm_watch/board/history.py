@@ -122,7 +122,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """In the order of CHARTED; NaN is unknown."""
+        """Add a point: values in the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:

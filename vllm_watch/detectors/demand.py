@@ -115,7 +115,7 @@ class Demand:
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """Like time without polls."""
+        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:

@@ -93,7 +93,7 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
 
 
 def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Against a hang."""
+    """Return evidence against a hang if it was busy."""
     text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
     return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 

@@ -60,7 +60,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Beyond the ten seconds of users (Nielsen, 1993) and bursts on a sufficient engine."""
+    """Wait of a new request: users leave after ten seconds (Nielsen, 1993), and bursts delay a sufficient engine too."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """Bursts end before an operator could act."""
@@ -168,7 +168,7 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """If it cannot have drained and filled meanwhile."""
+        """Restore the queue if it cannot have drained and filled meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])

@@ -180,7 +180,7 @@ def gpus_idle(view: View) -> bool:
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Besides its counters; True supports a hang."""
+    """Return all evidence besides its counters, with whether it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -255,7 +255,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Against a stall, or for waiting. `limit_s`: of a restart; None: never."""
+    """Return evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

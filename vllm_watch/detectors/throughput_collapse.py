@@ -20,7 +20,7 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Thresholds are learnt, or in signals/baseline.py."""
+    """Nothing to tune: thresholds are learnt, or in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -82,7 +82,7 @@ class Api:
         return await answer(request, b"healthy\n", _TEXT)
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """503 with the reason until there are results."""
+        """Answer 503 with the reason until there are results."""
         reason = self._ready()
         if reason is None:
             web_trouble = self._board.web.because if self._board.web else None
@@ -120,7 +120,7 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """?debug=true: with the steps to its verdict."""
+        """Serve an incident, with ?debug=true also the steps to its verdict."""
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:

@@ -46,7 +46,7 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Against other Hosts and cross-site changes."""
+    """Make the middleware against other Hosts and cross-site changes."""
     hosts = allowed_hosts(bound, names)
     # Anyone can point a name at us; an address was typed.
     by_address = not is_loopback(bound)

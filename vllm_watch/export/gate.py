@@ -29,7 +29,7 @@ class Probes(Protocol):
 
     @property
     def liveness_asked_seconds(self) -> float | None:
-        """None: none yet."""
+        """Return seconds since the last one; None: none yet."""
 
     @property
     def starts(self) -> tuple[float, ...]:

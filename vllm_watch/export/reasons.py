@@ -36,7 +36,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def of_restart(incident: Incident) -> str:
-    """ "" if unknown or advised."""
+    """Return what the advice lacks; "" if unknown or advised."""
     last = incident.way[-1] if incident.way else None
     if incident.restart_advised or not last or not last.next_rule.startswith(_RESTART_NEEDS):
         return ""

@@ -136,7 +136,7 @@ class Status:
         return to_json({"incidents": found})
 
     def incident(self, name: str, *, debug: bool = False) -> str | None:
-        """With `debug` the steps to its verdict."""
+        """Return an incident, with `debug` also the steps to its verdict."""
         found = self._board.incidents.find(name)
         if found is None:
             return None

@@ -152,7 +152,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """As published: milder during a suspected common cause; the link stays."""
+        """Return the incident as published: milder during a suspected common cause; the link stays."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))

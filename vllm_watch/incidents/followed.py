@@ -50,7 +50,7 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        """None: unknown now."""
+        """Set the requests lost since it began; None: unknown now."""
         if requests is None and self.incident.phase == RECOVERING:
             return  # of another problem
         if requests != self.incident.requests_lost:
@@ -156,7 +156,7 @@ class Followed:
 
 
 def family_of(verdict: Verdict) -> str:
-    """Or ""."""
+    """Return the family of the verdict's cause, or ""."""
     cause = story_of(verdict.kind).causes.get(verdict.cause)
     return (cause.family if cause else "") or verdict.family
 

@@ -26,7 +26,7 @@ Trouble = tuple[str, str | None, str]  # kind, engine, family
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """Its leading evidence."""
+    """The leading evidence at its worst."""
 
     t: float  # Unix
     measure: float
@@ -98,7 +98,7 @@ class Incident:
 
     @property
     def advised_after_s(self) -> float | None:
-        """None: not time-based."""
+        """Age at which a restart is advised; None: not time-based."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 

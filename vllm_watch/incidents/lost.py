@@ -50,7 +50,7 @@ class _Engine:
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """Or at the first poll."""
+        """Return the counts then, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 

@@ -40,7 +40,7 @@ class OwnRestart:
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
     ) -> None:
-        """None: journal not read yet. `before`: the previous poll's; `began_s`: age of this watcher."""
+        """Process the news (None: journal not read yet). `before`: the previous poll's; `began_s`: age of this watcher."""
         if news is None and began_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -61,7 +61,7 @@ class OwnRestart:
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
-        """None: stored before this state. Raises one of stored.DAMAGE."""
+        """Restore; None: a version without this state. Raises one of stored.DAMAGE."""
         own = cls()
         if state is not None:
             under_way, news_missing, life, missing = state

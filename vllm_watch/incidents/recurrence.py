@@ -32,7 +32,7 @@ UNTOLD_SECONDS_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """And the incident that notified people."""
+    """Recurrence of one trouble, and the incident that notified people."""
 
     times: int
     within_seconds: float  # to now or the last end
@@ -92,7 +92,7 @@ class Recurrence:
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
-        """Under its new identity; as `begun`."""
+        """Count the active trouble under its new identity; return as `begun` does."""
         past = self._past[old]
         times = self.begun(new, at_s, at_s - past.began_s)
         past.times, past.ended_s = past.times - 1, past.began_s
@@ -106,7 +106,7 @@ class Recurrence:
             past.ended_s = None if active else at_s
 
     def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
-        """None if it occurred once."""
+        """Return the incident's recurrence; None if it occurred once."""
         past = self._past.get(one.trouble)
         if past is None:
             return None

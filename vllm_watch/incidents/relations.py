@@ -83,7 +83,7 @@ def held_by(
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
-    """After the end of `ended`, such a finding belongs to it."""
+    """Return how long after the end of `ended` such a finding belongs to it."""
     ended_kind, ended_engine = ended
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
@@ -91,7 +91,7 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
 
 
 def settling_seconds(known: str, rival: str) -> float:
-    """Until another cause replaces the known."""
+    """Return how long another cause must persist to replace the known one."""
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 

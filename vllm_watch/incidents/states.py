@@ -32,7 +32,7 @@ class States:
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
     ) -> TargetSignals:
-        """With open incidents' states."""
+        """Return the signals with the states of open incidents."""
         if not incidents:
             self._given.clear()
             return signals

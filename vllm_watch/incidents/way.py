@@ -43,7 +43,7 @@ class Step:
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
-    """With its current form last."""
+    """Return the way with the incident's current form as the last step."""
     every = (*one.evidence_for, *one.evidence_against)
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip

@@ -109,7 +109,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Raises KubernetesError without an answer."""
+    """Write an Event. Raises KubernetesError if there is no answer."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -120,7 +120,7 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """By the pod's uid, as kubectl."""
+    """Refers to the pod by uid, as kubectl does."""
     incident = event.incident
     key = "\n".join((incident.id, event.event, incident.cause, incident.severity, uid))
     name = f"{pod[:_POD_NAME_MAX]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -95,13 +95,13 @@ class Ledger:
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Not in begun messages."""
+        """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
                 self._hold(replace(each, alert=alert))  # the disk can wait
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """To a message begun (None: surely not sent)."""
+        """Assign to a message begun now (None: it surely was not sent)."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
@@ -115,7 +115,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Not in begun messages."""
+        """Delete this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None

@@ -147,7 +147,7 @@ class Baseline:
         return self._models.get(block.apart)
 
     def former_log_ratio(self, block: Block) -> float | None:
-        """To the previous process's step time."""
+        """Return the log ratio to the previous process's step time, or None."""
         model = self.former.models.get(block.apart)
         if model is None or not block.step_seconds or block.tokens_per_step is None:
             return None

@@ -50,7 +50,7 @@ class Waits:
         self._looks.clear()
 
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
-        """None: its processes were not seen."""
+        """Add a poll; None: its processes were not seen."""
         self._at_s = at_s
         if cpu is not None:
             if self._looks and cpu.waited_seconds < self._looks[-1].cpu.waited_seconds:
@@ -122,7 +122,7 @@ class StepWaits:
         self._who = f"{b.name or 'the engine'} (PID {b.pid})" if b.pid else "the engine"
 
     def judge(self) -> Waited | None:
-        """None without data, now or when healthy."""
+        """Return the current cost; None without data, now or when healthy."""
         if self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
             return None
         if self._unseen_seconds > UNSEEN_SECONDS_MAX:

@@ -163,7 +163,7 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """None: too early. `engine` None: worst of all."""
+        """Return True if unavailable; None: too early. `engine` None: worst of all."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

@@ -137,7 +137,7 @@ class Pages:
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """From a quarter to three quarters of the loss, or at least the history's."""
+        """Return the time from a quarter to three quarters of the loss, or at least the history's. None: unknown."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

@@ -209,7 +209,7 @@ class Progress:
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
-    """To compute all running requests' prompts at the past rate."""
+    """Return the time to compute the prompts of all running requests at this engine's past rate."""
     size = kv_cache_tokens(sample.cache_config_info, engines)
     longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
     rate = _prefill_rate(sample)

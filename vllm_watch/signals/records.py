@@ -10,7 +10,7 @@ from vllm_watch.signals.totals import EngineTotals
 
 @short_record
 class Quantiles:
-    """In the histogram's unit; None: no observations."""
+    """Quantiles in the histogram's unit; None: no observations."""
 
     p50: float | None = None
     p95: float | None = None
@@ -20,7 +20,7 @@ class Quantiles:
 
 @record
 class EngineSignals:
-    """Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
+    """One engine now. Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
 
     engine: str
     model_name: str = ""
@@ -67,7 +67,7 @@ class EngineSignals:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How well a detector sees."""
+    """Coverage of a detector on a target."""
 
     state: str  # "sees" | "partly" | "blind" | "unknown": too early
     text: str  # missing input, cost, remedy
@@ -75,7 +75,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A setting to change, from minutes of data."""
+    """A setting to change on one engine, from minutes of data."""
 
     rule: str
     engine: str

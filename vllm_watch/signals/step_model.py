@@ -75,7 +75,7 @@ class StepModel:
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """At least the most similar met load's: three parameters do not fit every engine, and idle hours teach little."""
+        """Return `seconds_of`, at least the most similar met load's: three parameters do not fit every engine, and idle hours teach little about load."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),

@@ -55,7 +55,7 @@ class Timeline:
         return self._at_s, known
 
     def is_late(self, t: float, monotonic_s: float | None) -> bool:
-        """Not newer than the last."""
+        """Return True if the observation is not newer than the last."""
         if monotonic_s is not None and self._monotonic_s is not None:
             return monotonic_s <= self._monotonic_s
         return self._t is not None and t <= self._t

@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """By command line, else environment; `option` gave the URL. Raises WatchError."""
+    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")

@@ -23,7 +23,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """Without its program; common with older vLLM."""
+    """A multiprocessing worker without its program; common with older vLLM releases."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:

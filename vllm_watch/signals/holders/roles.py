@@ -76,7 +76,7 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """As ancestors show it."""
+    """Return the role of a command, as ancestors show it."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 

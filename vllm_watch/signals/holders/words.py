@@ -2,7 +2,7 @@
 
 
 def seconds(value: float) -> str:
-    """ "3 d 4 h", "12 min", "45 s"."""
+    """Format: "3 d 4 h", "12 min", "45 s"."""
     whole = max(0, int(value))
     if whole < 120:  # noqa: PLR2004 - seconds below two minutes
         return f"{whole} s"

@@ -65,7 +65,7 @@ def is_offline(environment: Mapping[str, str]) -> bool:
 
 
 def has_token(command: Command) -> bool:
-    """By flag, variable or file."""
+    """Return True for a hub token by flag, variable or file."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
         return True

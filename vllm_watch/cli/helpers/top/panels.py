@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """With holders if there is room or stale memory."""
+    """Return a line per GPU, with holders if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":

@@ -28,7 +28,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """With the engine of several."""
+        """Return the target's name, with the engine if there are several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
