@@ -1,7 +1,15 @@
-"""Many targets that fall silent at once share one cause, most likely the watcher's own network, name server, proxy or host: restarting all would be the
-worst response. One incident pages once; the `engine_down` incidents of that minute become linked tickets without advice until most are back; the
-others then page on their own. Not hidden: a server that answers, however badly (`engine_dead`); a process that ended on this host; a later silence.
-The last stage that changes an incident; members unscraped since a restart of the watcher count as silent."""
+"""Many targets that fall silent at once share one cause, most likely the watcher's own.
+
+If the watcher's network, name server, proxy or host fails, all engines seem dead: restarting them would be the worst
+response, and a page for each would hide the cause. So one incident pages once; the `engine_down` incidents of that
+minute become linked tickets without advice until most targets are back. Targets still silent then page on their own.
+
+Not hidden: a server that answers, however badly (`engine_dead`); a process known to have ended on this host; a
+later silence. If all are really dead, one page names them, with the evidence for either cause.
+
+This is the last stage that changes an incident. It survives a restart of the watcher: members not scraped since
+count as silent.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -27,39 +35,39 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""200 targets' polls are spread over an interval, and timeouts add seconds."""
+"""Polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
-"""Since its last answer; longer silence is not evidence."""
+"""A target counts as answering this long after its last answer; a longer silence is not evidence."""
 
 SETTLED_SECONDS = 30.0
-"""Most must be back before one is reported alone: each returns at its own poll."""
+"""Most members must be back, and one silent, this long before it is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that prove an answer: no broken path explains them."""
+"""Causes that prove an answer from the server: a broken path cannot explain them."""
 
 
 class Fleet:
     """Changes incidents after judgement, before publishing."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """Over `share` of the targets that answered, and at least `targets_min`."""
+        """The limit: over `share` of the targets that answered before, and at least `targets_min`."""
         self.target = WATCHER
-        self.opened: dict[str, int] = {}  # by kind
+        self.opened: dict[str, int] = {}  # ever opened, by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
-        self._singles: dict[str, Incident] = {}  # engine_down by id, as judged
-        self._links: dict[str, str] = {}  # single id → common
-        self._unscraped: dict[str, None] = {}  # of an earlier run
-        self._waiting: dict[str, None] = {}  # they may become common
+        self._singles: dict[str, Incident] = {}  # open engine_down incidents by id, as judged
+        self._links: dict[str, str] = {}  # id of an open single incident → of the common one
+        self._unscraped: dict[str, None] = {}  # targets of an earlier run
+        self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # to Unix seconds
-        self._began_s = float("inf")  # first scrape
-        self._late = 0.0, 0.0  # time, delay
+        self._clock_s: float | None = None  # observations' clock to Unix seconds
+        self._began_s = float("inf")  # first scrape of this run
+        self._late = 0.0, 0.0  # latest late poll: time, delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -86,11 +94,14 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt targets from Unix time `t`; return changed incidents' events. `restored`: target → host, time of its last answer to an earlier run
-        (None: unknown), open incidents; those that fell silent together wait until all are scraped."""
+        """Adopt targets from Unix time `t` on; return the events of changed incidents.
+
+        `restored`: target → host, time of its last answer to an earlier run (None: unknown), open incidents. Those that
+        fell silent together are held until all targets have been scraped.
+        """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
-                continue
+                continue  # its settings changed
             target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
             for each in (each for each in incidents if each.kind == KIND):
                 self._singles[each.id] = each
@@ -107,7 +118,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target; `events`: the ends of its incidents. Return those to publish."""
+        """Drop a target; `events`: the ends of its incidents. Return the events to publish."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -124,7 +135,7 @@ class Fleet:
         return told
 
     def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
-        """Drop unwatched members, and unknown incidents' links."""
+        """Drop unwatched members, and links of unknown incidents."""
         self._links = {name: to for name, to in self._links.items() if name in self._singles}
         members = () if self._common is None else tuple(self._common.members)
         return [event for name in members if name not in here for event in self.forget(name, t)]
@@ -137,8 +148,10 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll; return the events to publish, also of other targets and WATCHER, in order. `late_s`: delay of its start. `explained`: silent
-        targets with a page already, as for a lost GPU."""
+        """Process one poll and its events; return the events to publish, also of other targets and WATCHER, in order.
+
+        `late_s`: delay of the poll's start. `explained`: silent targets with a page already, as for a lost GPU.
+        """
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -169,7 +182,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # neither answer nor silence
+            return  # not polled: neither answer nor silence
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -188,7 +201,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # a separate problem
+            common.held.pop(name, None)  # the server answered: a separate problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -207,7 +220,7 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # An unscraped target that answered before may be one.
+            # An unscraped target that last answered before that moment may be one of them.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -233,8 +246,10 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Moment around which others fell silent, and its outcome if silent before this run: then only the same silence counts, and one that refuses may
-        be starting."""
+        """Return the moment around which others fell silent, and the target's outcome if it was silent before this run.
+
+        Then only targets silent in the same way count as fallen together, and one that refuses connections may be starting.
+        """
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -244,7 +259,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the outcome of a target not known to have answered shortly before; else ""."""
+        """Return the outcome of a silent target not known to have answered shortly before; else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -256,7 +271,7 @@ class Fleet:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
-        """Those that fell silent around it, and how many had answered."""
+        """Return the targets that fell silent around a moment, and how many had answered before."""
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, moment_s))
         return members, known + (len(members) if unseen else 0)
@@ -265,7 +280,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # Perhaps while no watcher ran.
+        # It may have fallen silent with them while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
@@ -278,11 +293,11 @@ class Fleet:
         return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
-        """For one interval at most."""
+        """Return True while targets of an earlier run are unscraped, for one interval at most."""
         return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Once all are scraped, as if just opened."""
+        """Once all are scraped, judge waiting incidents as if just opened."""
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
         for each in (each for each in waiting if each.phase == ACTIVE):
@@ -305,7 +320,7 @@ class Fleet:
         self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Close the common incident; targets still silent page on their own."""
+        """Close the common incident when it is over; targets still silent then page on their own."""
         common = self._common
         if common is None:
             return []
@@ -318,7 +333,8 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Recovered members' incidents end after their quiet time.
+        # Recovered members' incidents end after their quiet time; until then the
+        # trouble may return.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None
@@ -326,7 +342,7 @@ class Fleet:
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
-        """As judged."""
+        """Publish incidents of targets still silent, as judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
@@ -335,7 +351,7 @@ class Fleet:
             if incident.target in self._unscraped:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
-                continue
+                continue  # a new verdict follows soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
                 told.append(IncidentEvent(UPDATED, t, self.shown(incident)))

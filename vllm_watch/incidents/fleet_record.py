@@ -1,4 +1,4 @@
-"""Targets and their common incident."""
+"""State of targets and their common incident, and the incident's description."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.signals import stored
 
 LATE_SECONDS = 2.0
-"""Polls start within milliseconds; longer is the watcher's own delay."""
+"""Polls start within milliseconds; a longer delay is the watcher's own."""
 
 NAMES_SHOWN = 8
 """Related incidents name all."""
@@ -19,27 +19,27 @@ NAMES_SHOWN = 8
 
 @dataclass(slots=True)
 class Target:
-    """One target's last scrapes."""
+    """Results of one target's last scrapes."""
 
     host: str
     answered_s: float | None = None
-    silent_s: float | None = None  # first of a silence
-    fell_s: float = 0.0  # earliest beginning
+    silent_s: float | None = None  # first poll without an answer, if the last had none
+    fell_s: float = 0.0  # earliest possible beginning
     outcome: str = "not scraped yet"
-    dead: bool = False  # its process ended
+    dead: bool = False  # its process is known to have ended
 
 
 @dataclass(slots=True)
 class Common:
-    """The open one."""
+    """The open common incident."""
 
     incident: Incident
-    moment_s: float  # of the silence, or when it opened
-    unseen: str
-    known: int  # that had answered, or should
+    moment_s: float  # beginning of the silence, or when it opened
+    unseen: str  # outcome, if silent before this run
+    known: int  # targets that had answered, or should
     members: dict[str, None]  # in order of detection
-    back_s: float | None = None
-    held: dict[str, None] = field(default_factory=dict)
+    back_s: float | None = None  # since when most are back
+    held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:
         """Omit `back_s`: recovery must be seen again."""
@@ -50,6 +50,7 @@ class Common:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Common":
+        """Raises one of stored.DAMAGE."""
         return cls(
             record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
             stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
@@ -60,7 +61,7 @@ class Common:
 def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
-    """`others`: targets that answer; `late_s`: largest delay of a scrape."""
+    """Return the common incident. `others`: targets that answer; `late_s`: largest delay of a scrape."""
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (

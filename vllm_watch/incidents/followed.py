@@ -1,4 +1,4 @@
-"""An open incident with its state."""
+"""An open incident, and the state that later polls need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,13 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Verdicts in a row that replace a known cause or withdraw advice: near a boundary they alternate."""
+"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate.
+An unknown cause is replaced at once."""
 
 RETURNED_SECONDS = 10.0
-"""A shorter absence is flicker."""
+"""A shorter absence is flicker, not a return."""
 
-Life = tuple[float | None, int]
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(slots=True)
@@ -25,12 +26,12 @@ class Followed:
     """One open incident."""
 
     incident: Incident
-    life: Life
+    life: Life  # when it opened
     quiet_needed_s: float
-    lost_mark: lost.Mark
-    quiet_s: float = 0.0
-    recovering_since_s: float | None = None
-    rival: tuple[str, bool] | None = None  # cause and advice that may replace the current
+    lost_mark: lost.Mark  # when it began
+    quiet_s: float = 0.0  # how long nothing was found
+    recovering_since_s: float | None = None  # on the target's timeline
+    rival: tuple[str, bool] | None = None  # that may replace the current cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -39,7 +40,7 @@ class Followed:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """Return True for the first clear poll."""
+        """Note a clear poll; return True if it is the first."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False
@@ -52,7 +53,7 @@ class Followed:
     def lost(self, requests: int | None) -> None:
         """Set the requests lost since it began; None: unknown now."""
         if requests is None and self.incident.phase == RECOVERING:
-            return  # of another problem
+            return  # it belongs to another problem
         if requests != self.incident.requests_lost:
             self.incident = replace(self.incident, requests_lost=requests)
 
@@ -62,7 +63,7 @@ class Followed:
             self.incident = replace(self.incident, closes_t=t)
 
     def meanwhile(self, text: str) -> None:
-        """The finding that it explains; "": none."""
+        """Set the finding that this incident explains for now; "": none."""
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
@@ -70,7 +71,7 @@ class Followed:
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
-        """Apply the current verdict and severity (relations.py may change it)."""
+        """Apply the current verdict, with its severity (relations.py may change it)."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
@@ -105,11 +106,11 @@ class Followed:
         )
 
     def is_of(self, verdict: Verdict) -> bool:
-        """Same family, or unknown."""
+        """Return True for a cause of the same family, or an unknown one."""
         return family_of(verdict) in ("", self.incident.family) or not self.incident.family
 
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:
-        """It replaces the known cause."""
+        """Return True if the verdict replaces the known cause."""
         known = self.incident
         if verdict.cause == known.cause:
             if not known.restart_advised or verdict.restart_advised:
@@ -141,6 +142,7 @@ class Followed:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Followed":
+        """Raises one of stored.DAMAGE."""
         rival = state["rival"]
         return cls(
             incident.restore(state["incident"]),

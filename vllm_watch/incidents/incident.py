@@ -1,4 +1,7 @@
-"""The record of one incident. It becomes plain values only when it leaves the process or is stored."""
+"""The record of one incident, shared by judgement, board, state folder, notifications and hooks.
+
+It becomes plain values only when it leaves the process or is stored.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -19,53 +22,53 @@ OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 ACTIVE, RECOVERING = "active", "recovering"
 
-Key = tuple[str, str | None]  # at most one of each is open
+Key = tuple[str, str | None]  # at most one incident of each is open
 
-Trouble = tuple[str, str | None, str]  # kind, engine, family
+Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
 
 @dataclass(frozen=True, slots=True)
 class Worst:
     """The leading evidence at its worst."""
 
-    t: float  # Unix
+    t: float  # Unix seconds
     measure: float
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One problem of an engine, or of the server (`engine` None). Times are Unix seconds."""
+    """One problem of an engine, or of the whole server (`engine` None). Times are Unix seconds."""
 
     id: str
     target: str
     engine: str | None
     kind: str
     cause: str
-    family: str = ""  # story.base.Cause; "": unknown, or all
-    severity: str
-    summary: str
-    meanwhile: str = ""  # another finding, not reported (yet)
-    stacks: str = ""
+    family: str = ""  # one trouble (story.base.Cause); "": unknown, or all
+    severity: str  # one of SEVERITIES
+    summary: str  # of the last poll that found it
+    meanwhile: str = ""  # another finding, not reported separately (yet)
+    stacks: str = ""  # soon after it opened
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()
-    restart_targets: tuple[str, ...] = ()
+    concerns: tuple[str, ...] = ()  # targets affected by a host's incident
+    restart_targets: tuple[str, ...] = ()  # those advised to restart
     related: tuple[str, ...] = ()  # ids, oldest first
     opened_t: float
-    updated_t: float  # of summary and evidence
+    updated_t: float  # poll of summary and evidence
     began_t: float  # first bad poll
-    ended_t: float | None = None  # first good poll
-    closes_t: float | None = None  # if it stays clear
-    phase: str = ACTIVE
-    firing: bool = True  # by the last poll
-    times: int = 1  # without a day in between
-    recurring: Recurring | None = None  # None: once
+    ended_t: float | None = None  # first good poll after it
+    closes_t: float | None = None  # when it resolves if it stays clear
+    phase: str = ACTIVE  # ACTIVE | RECOVERING
+    firing: bool = True  # found by the last poll
+    times: int = 1  # occurrences without a day in between
+    recurring: Recurring | None = None  # None: it occurred once
     worst: Worst | None = None
-    requests_lost: int | None = None  # lost.py; None: unknown
+    requests_lost: int | None = None  # since it began (lost.py); None: unknown
     resolved_t: float | None = None
-    way: tuple[Step, ...] = ()  # way.py
+    way: tuple[Step, ...] = ()  # its history (way.py)
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
@@ -108,12 +111,12 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class IncidentEvent:
-    """Opened, resolved, or changed cause, severity or advice."""
+    """An incident opened, resolved, or changed its cause, severity or advice."""
 
     event: str  # OPENED | UPDATED | RESOLVED
-    t: float
+    t: float  # Unix seconds
     incident: Incident
-    before: Incident | None = None  # by a scrape
+    before: Incident | None = None  # before an update by a scrape
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
@@ -129,18 +132,18 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Adds its current form to its way; `changes`: made after its detector."""
+    """Return the incident with its current form added to its way; `changes`: those made after its detector."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """The same for each watcher; valid in paths, labels and file names."""
+    """Return the incident's id, the same for each watcher; valid in paths, labels and file names."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
 def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
-    """Active before recovering, by severity, newest first."""
+    """Sort: active before recovering, then by severity, then newest first."""
     return sorted(
         incidents,
         key=lambda each: (each.recovering, severity_rank(each.severity), -each.opened_t, each.id),
@@ -148,7 +151,7 @@ def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
 
 
 def severity_rank(severity: str) -> int:
-    """0 is the worst; unknown ranks last."""
+    """Return 0 for the worst; unknown severities rank last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
@@ -194,7 +197,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
 
 
 def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
-    """`opened_t` None: only this event is known. Raises one of stored.DAMAGE."""
+    """Make an incident of a published event; `opened_t` None: only this event is known. Raises one of stored.DAMAGE."""
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
@@ -245,7 +248,7 @@ _STATE = (
 
 
 def _shared(state: stored.Stored) -> dict[str, Any]:
-    """Raises one of stored.DAMAGE."""
+    """Return the fields that both forms share. Raises one of stored.DAMAGE."""
     evidence = {} if state.get("evidence") is None else state["evidence"]
     return {name: stored.text(state[name]) for name in _TEXTS} | {
         "engine": stored.text_or_none(state["engine"]),
@@ -272,7 +275,7 @@ def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
 
 
 def plain_worst(worst: Worst | None) -> dict[str, Any] | None:
-    """Published form."""
+    """Return the worst evidence, with its time, in its published form."""
     if worst is None:
         return None
     return {"t": worst.t, "measure": _finite(worst.measure), "evidence": _plain(worst.evidence)}
@@ -319,7 +322,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    """JSON lacks NaN and infinity."""
+    """JSON lacks NaN and infinity: return None."""
     if isinstance(value, float) and value - value != 0:
         return None
     return value

@@ -1,6 +1,10 @@
-"""One problem is one incident, from first sign to end. A finding opens at once (detectors decide how long to wait), unless an effect of another active
-one. It recovers at the first poll without its finding, and resolves when that lasts. Normal numbers open, page and advise nothing. Another kind
-during recovery ends it. `unknown` changes nothing."""
+"""From verdicts to incidents: one problem is one incident, from its first sign to its end.
+
+A finding opens an incident at once (detectors decide how long to wait), unless it is the effect of another active
+one. An incident recovers at the first poll without its finding, and resolves when that lasts. Nothing opens, pages
+or is advised on a finding with normal numbers. Another kind found during a recovery ends it and opens.
+`unknown` changes nothing.
+"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -29,7 +33,7 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Usual intervals before an end: one poll proves no recovery."""
+"""Usual intervals without a finding before an end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
 """Limit of the wait for QUIET_LOOKS."""
@@ -39,29 +43,29 @@ QUIET_LOOKS_SECONDS_MAX = 180.0
 class Moment:
     """The part of a poll that incidents depend on."""
 
-    t: float  # Unix
-    at_s: float  # without steps
-    up: bool
-    process_start_time: float | None = None  # Unix
+    t: float  # Unix seconds
+    at_s: float  # on a timeline without steps
+    up: bool  # a server answered
+    process_start_time: float | None = None  # Unix seconds
     restarts: Mapping[str, int] = field(default_factory=dict)  # engine → counter resets
-    samples: Sequence[EngineSample] = ()
+    samples: Sequence[EngineSample] = ()  # empty if nothing was read
 
 
 class Lifecycle:
-    """Follows the incidents of one target, or of one host."""
+    """Follows the incidents of one target, or of one host, from poll to poll."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
         self._found_since_s: dict[Key, float] = {}  # without an incident yet
-        self._over: dict[Key, float] = {}  # published, last found
+        self._over: dict[Key, float] = {}  # when published trouble was last found
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
         self._usual_s = 0.0
-        self._beside: tuple[Incident, ...] = ()
-        self._meanwhile: dict[Key, str] = {}  # explained by an open incident
-        self.opened: dict[str, int] = {}  # by kind
+        self._beside: tuple[Incident, ...] = ()  # open elsewhere
+        self._meanwhile: dict[Key, str] = {}  # findings that an open incident explains
+        self.opened: dict[str, int] = {}  # ever opened, by kind
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -71,7 +75,10 @@ class Lifecycle:
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll; return its events in order. `beside`: open on its host and peers, or on the host's targets."""
+        """Process one poll; return its events, in order.
+
+        `beside`: incidents open on the target's host and peers, or on the host's targets.
+        """
         passed_s = 0.0
         if self._at_s is not None:
             passed_s = moment.at_s - self._at_s
@@ -108,7 +115,7 @@ class Lifecycle:
                 each.note_stacks(sentence)
 
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
-        """The target is no longer watched."""
+        """End all incidents: the target is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
 
     # --- findings
@@ -118,7 +125,7 @@ class Lifecycle:
         if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
-        if followed is not None:
+        if followed is not None:  # another family
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
@@ -203,7 +210,7 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """An effect of a paging cause becomes a ticket."""
+        """Link causes and effects opened since; an effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -228,7 +235,7 @@ class Lifecycle:
     def _recovered(
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
-        """Resolve after the quiet time. `gone`: the engine vanished."""
+        """Start or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished."""
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
@@ -282,7 +289,10 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet. Raises one of stored.DAMAGE, changing nothing."""
+        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet.
+
+        Raises one of stored.DAMAGE, then without changes.
+        """
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
@@ -314,7 +324,7 @@ def _told(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """It changes with an engine's process (None: any)."""
+    """Return a value that changes with the process of an engine (None: of any)."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

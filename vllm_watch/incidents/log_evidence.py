@@ -1,4 +1,4 @@
-"""The log's reason as evidence."""
+"""Add the reason in the engine's log to verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,8 @@
-"""Requests an incident cost: in flight at the process's end, and errors and aborts beyond the usual (clients hang up on healthy engines too). Unknown
-without a counter or an answer."""
+"""Requests that an incident cost, from counters. Pure.
+
+Lost: requests in flight when the process ended, and errors and aborts beyond the usual rate (clients hang up on healthy
+engines too). Unknown if a counter is missing or the server does not answer.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +14,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""Incident-free, for the mean."""
+"""Incident-free time for the mean usual rate."""
 
 USUAL_SECONDS_MIN = 60.0
 """The usual rate is unknown before this."""
@@ -20,30 +23,30 @@ CHANCE_DEVIATIONS = 3.0
 """Poisson deviations beyond chance."""
 
 PAST_MAX = 32
-"""Incidents begin some polls before they open."""
+"""Counter steps kept: incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
-    """Over all its processes."""
+    """Requests of one engine over all its processes."""
 
     at_s: float
-    failed: float  # errors and aborts
-    gone: float  # in flight at the process's end
+    failed: float  # by an error or an abort
+    gone: float  # in flight when the process ended
 
 
 KEPT_MAX = 128
-"""Though absent from a scrape, as during a start; a server may report new names each time."""
+"""Engines kept though absent from a scrape, as during a start. Bounded: a server may report new names at each scrape."""
 
 Mark = Mapping[str, Counted]
-"""By engine."""
+"""By engine, at an incident's beginning."""
 
 
 @dataclass(slots=True)
 class _Engine:
     begun_s: float
     restarts: int
-    counter: float  # of failed requests
-    in_flight: float | None
+    counter: float  # of failed requests, at the last scrape
+    in_flight: float | None  # at the last scrape
     at_s: float
     well_s: float = 0.0
     well_failed: float = 0.0
@@ -55,6 +58,7 @@ class _Engine:
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
     def lost_since(self, then: Counted, at_s: float) -> float | None:
+        """Return requests lost since; None if unknown."""
         now = self.past[-1]
         if self.begun_s > then.at_s:
             return None
@@ -78,7 +82,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """`restarts`: by engine; `well`: no incident is open."""
+        """Process one poll. `restarts`: by engine; `well`: no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -87,7 +91,7 @@ class LostRequests:
             self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
-        """An engine, or all."""
+        """Return the counts of an engine, or of all, at that time."""
         return {
             name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
         }
@@ -121,7 +125,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # just started
+        if counter is None:  # one that just started may lack it
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0
@@ -147,6 +151,7 @@ class LostRequests:
 
     @classmethod
     def restored(cls, state: Iterable[Any]) -> "LostRequests":
+        """Raises one of stored.DAMAGE."""
         lost = cls()
         for name, begun_s, restarts, counter, in_flight, at_s, well_s, well_failed, past in state:
             one = _Engine(

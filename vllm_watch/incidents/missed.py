@@ -1,4 +1,4 @@
-"""A down or hung server may seem unused; its peers' waits show the need."""
+"""A down or hung server looks unused if it finished its last request in time; its peers' waits show the need."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,11 +9,11 @@ _STANDS_STILL = {
     "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
     "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
 }
-"""Others can wait for these, by kind."""
+"""Causes that others can wait for, by kind."""
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Raise a gone server's ticket while others wait for it or fail without it."""
+    """Raise a gone server's ticket to a page while peers or ranks wait for it or fail without it."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

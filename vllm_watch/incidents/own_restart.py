@@ -1,5 +1,9 @@
-"""Our own restart: its end of a server is not new trouble. Under way, `engine_down` and `engine_stalled` are unknown, until the first poll of another
-process. One not brought back is down at once and pages: only the watcher stopped it."""
+"""Our own restart: the server's end is not new trouble, unless it does not come back. Pure.
+
+Under way, `engine_down` and `engine_stalled` are unknown: nothing opens, and open incidents stay. The first poll of
+another process ends that. A server that the restart did not bring back is down at once and pages, whatever the
+symptoms: only the watcher stopped it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +16,7 @@ from vllm_watch.signals.records import TargetSignals
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
 
-Life = tuple[float | None, int]
+Life = tuple[float | None, int]  # process start, counter resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,15 @@ class RestartNews:
     """State of our own restart at one poll."""
 
     under_way: bool = False
-    missing: str | None = None  # why it should be back; None: none under way
+    missing: str | None = (
+        None  # None while none is under way; else why the server should be back by now
+    )
 
 
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""The journal must report an earlier run's restart."""
+"""Time for the journal, after the watcher's start, to report a restart begun by an earlier run."""
 
 
 class OwnRestart:
@@ -34,7 +40,7 @@ class OwnRestart:
 
     def __init__(self) -> None:
         self._news = NO_RESTART
-        self._life: Life | None = None  # to end
+        self._life: Life | None = None  # of the process that is to end
         self._missing: str | None = None
 
     def follow(
@@ -71,6 +77,7 @@ class OwnRestart:
         return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Return the verdicts, adjusted for the restart."""
         if signals.up:
             self._missing = None
             if self._life is not None and _life(signals) != self._life:

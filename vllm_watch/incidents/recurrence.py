@@ -1,4 +1,4 @@
-"""Notify again once recurring trouble has doubled."""
+"""Recurring trouble: notify again once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,22 +12,23 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""Retries and drained queues flicker for seconds; an end must be reported within five minutes."""
+"""An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
+minutes in which an end must be reported."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""One-minute rates cross limits under random load."""
+"""One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Doubled by each recurrence; an end is reported within five minutes."""
+"""The quiet time doubles with each recurrence up to this: an end is reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""Periodic causes have at most a day's period."""
+"""After a day away it is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the notified occurrences or duration."""
+"""Notify again at this multiple of the last notified occurrences or total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
-"""Then a page is notified, however often it recurred."""
+"""A page that lasts this long is notified, however often it recurred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ class Recurring:
     """Recurrence of one trouble, and the incident that notified people."""
 
     times: int
-    within_seconds: float  # to now or the last end
-    ill_seconds: float  # total
-    text: str  # without a stop
-    earlier: str = ""  # its id; "": this one
+    within_seconds: float  # from the first beginning to now or the last end
+    ill_seconds: float  # total duration
+    text: str  # a sentence without a stop
+    earlier: str = ""  # id of the incident that notified; "": this one
 
     @property
     def told(self) -> bool:
@@ -48,7 +49,7 @@ class Recurring:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The notified incident, and its state then or at its end."""
+    """The notified incident, and the trouble's state then or at its end."""
 
     incident: str
     causes: tuple[str, ...]
@@ -60,10 +61,10 @@ class _Told:
 @dataclass(slots=True)
 class _Past:
     first_s: float
-    began_s: float  # of the last
+    began_s: float  # of the last time
     times: int = 1
-    ill_s: float = 0.0  # before the last
-    ended_s: float | None = None  # None while it lasts
+    ill_s: float = 0.0  # of the times before the last
+    ended_s: float | None = None  # of the last time; None while it lasts
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
@@ -78,7 +79,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """`lasted_s` ago; return occurrences and the quiet time for its end."""
+        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time for its end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -125,7 +126,7 @@ class Recurrence:
 
     def restore(self, state: Sequence[Any]) -> None:
         """Raises one of stored.DAMAGE, then without changes."""
-        if not isinstance(state, list):  # earlier releases
+        if not isinstance(state, list):  # of an earlier release
             return
         past = {}
         for kind, engine, family, first_s, began_s, times, ill_s, ended_s, told in state:
@@ -138,7 +139,7 @@ class Recurrence:
 
 
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
-    """Another cause, a worse one, doubled counts, or a lasting page."""
+    """Return True for another cause, a worse one, doubled counts, or a lasting page."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s

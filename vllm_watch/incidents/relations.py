@@ -1,4 +1,4 @@
-"""Causes and effects among incidents. Kinds not named have no effects and set no state."""
+"""Relations of incidents: causes and effects. Kinds not named here have no effects and set no engine state."""
 
 from collections.abc import Iterable
 
@@ -15,13 +15,14 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""On the same engine: a dead one serves nothing, one without steps generates nothing, and the queue before is not demand."""
+"""Effects explained on the same engine: a dead server serves nothing, an engine without steps generates nothing, and the
+queue before either is not extra demand."""
 
 ORDER = tuple(STATE_OF)
-"""Causes open first."""
+"""Causes open before their effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""They have their own end and remedy besides their effects."""
+"""Causes that stay incidents besides their effects: they have their own end and remedy."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -32,10 +33,10 @@ WAITS_FOR_A_PEER = (
 """Effects of a peer's incident, if known (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A collapsed engine makes few steps."""
+"""A collapsed engine makes few steps: a shorter pause is normal."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""It was advised to restart: so it probably is."""
+"""A restart cures most collapses and was advised: a collapsed server that goes down is probably being restarted."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -43,15 +44,16 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A queue is left and clients return at once; later, it is demand."""
+"""A stall, crash or collapse leaves a queue, and its clients return at once: for this long that is the same problem. A later
+queue is demand."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Known for slow steps as it ends: heat goes before the delay leaves the averages."""
+"""Keep the known cause of slow steps as it ends: heat goes before the delay has left the averages."""
 
 EXPLAINED_SECONDS = 300.0
-"""Slow this long without it: drop it."""
+"""Drop that cause if the engine stays slow this long without it."""
 
 
 def rank(kind: str) -> int:
@@ -60,12 +62,12 @@ def rank(kind: str) -> int:
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
-    """The finding is an effect of the open `outer`."""
+    """Return True if such a finding is an effect of the open incident `outer`."""
     return kind in _effects_of(outer) and outer.engine in (None, engine)
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """None if only a few requests fail."""
+    """Return () if only a few requests fail: the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -74,7 +76,7 @@ def _effects_of(incident: Incident) -> tuple[str, ...]:
 def held_by(
     kind: str, engine: str | None, seen: Iterable[Incident], lasted_s: float
 ) -> Incident | None:
-    """The active incident that delays a finding of age `lasted_s`."""
+    """Return the active incident that delays a finding of age `lasted_s`."""
     for each in seen:
         hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
         if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
@@ -96,31 +98,31 @@ def settling_seconds(known: str, rival: str) -> float:
 
 
 def waits(incident: Incident) -> bool:
-    """For another server or rank."""
+    """Return True if it waits for another server or rank."""
     return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
 
 
 def is_cause(incident: Incident) -> bool:
-    """It stays besides its effects."""
+    """Return True if it stays an incident besides its effects."""
     return incident.kind in CAUSES_BESIDE
 
 
 def outlives(opened: Incident, other: Incident) -> bool:
-    """`opened` is the cause, or `other` only recovers."""
+    """Return True if `opened` is the cause of `other`, or `other` is only recovering."""
     if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Ranks of one server with the same trouble: a shared GPU, clock or host has it."""
+    """Return True if two ranks of one server have the same trouble: a shared GPU, clock or host has it."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
 
 
 def linked(one: Incident, other: Incident) -> bool:
-    """Cause and effect on the same target, an affected one, or a peer."""
+    """Return True for a cause and its effect on the same target, an affected target, or a peer."""
     if of_ranks(one, other):
         return True
     peer = other if waits(one) else one
@@ -128,7 +130,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # dying ranks take others along
+        return True  # a rank that dies takes the others with it
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -139,7 +141,11 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(
     incident: Incident, severity: str, open_: Iterable[Incident]
 ) -> tuple[str, str]:
-    """Severity and why it changed ("": not). Only the cause pages; a gone or stalled peer pages when missed; one of several ranks pages."""
+    """Return the severity and the reason for its change ("": unchanged).
+
+    Only the cause pages: after that an effect is a ticket. A gone or stalled peer pages as soon as it is missed.
+    One of several ranks with the same trouble pages.
+    """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)

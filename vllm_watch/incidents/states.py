@@ -1,5 +1,8 @@
-"""The state of an engine: from open incidents, else from signals. It ends after RETURNED_SECONDS without the incident, unless that returned; a new
-process does not inherit it."""
+"""The state that an engine shows: from open incidents, else from signals. Pure.
+
+An incident's state ends after RETURNED_SECONDS without it; one that returned keeps it until it closes. A new process
+does not inherit it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +15,22 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
-_OWN_REASONS = ("down", "starting", "sleeping")  # not overridden
+_OWN_REASONS = ("down", "starting", "sleeping")  # not overridden by incidents
 
 
 @dataclass(slots=True)
 class _Given:
     incident: Incident
-    life: tuple[float | None, int]
+    life: tuple[float | None, int]  # process start, and counter resets
     seen_s: float
-    times: int  # when first given
+    times: int  # occurrences when first given
 
 
 class States:
-    """By incidents."""
+    """States that incidents gave to a target's engines."""
 
     def __init__(self) -> None:
-        self._given: dict[str, _Given] = {}
+        self._given: dict[str, _Given] = {}  # by engine
 
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
@@ -52,7 +55,7 @@ class States:
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
     ) -> _Given | None:
-        """Worst current or recent source."""
+        """Return the worst current or recent source of the engine's state."""
         life = signals.process_start_time, engine.restarts
         ours = [
             each for each in open_

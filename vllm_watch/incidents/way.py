@@ -1,4 +1,4 @@
-"""A verdict's history: each change with rule, evidence and later changes."""
+"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""The rule that fired, and the next with its missing condition."""
+"""Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""First and last: about 20 KB an incident, of the 200 ended last and the open ones."""
+"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,24 +22,24 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Added after the detector."""
+"""Evidence names added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change of an incident, and its reason."""
 
-    t: float  # Unix
+    t: float  # Unix seconds
     event: str  # "opened" | "updated" | "recovering" | "resolved"
     severity: str
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""
+    rule: str = ""  # empty: none named
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # after the detector, with reasons
+    changes: tuple[str, ...] = ()  # made after the detector, with the reason
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
@@ -63,7 +63,7 @@ def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
 
 
 def why_no_page(one: "Incident") -> str:
-    """ "": it pages."""
+    """Return why an incident does not page; "": it pages."""
     last = one.way[-1] if one.way else None
     told = one.recurring and one.recurring.told
     if one.severity == "page" and one.open and not one.recovering and not told:

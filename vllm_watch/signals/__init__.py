@@ -1,1 +1,1 @@
-"""Samples over time: windows, rates, quantiles, states. Pure."""
+"""Samples over time: windows, rates, quantiles, states. Pure: time comes with the data."""

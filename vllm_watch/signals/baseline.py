@@ -1,5 +1,12 @@
-"""One engine compared with its fresh state, block by block, by a CUSUM per collapse: slow: longer steps at the same load; starved: requests wait, the KV
-cache is nearly full, and fewer run. Nothing is learnt in doubt, so a collapse is not the norm. Polls with other inputs have their own step model."""
+"""One engine compared with its fresh state, block by block.
+
+A CUSUM follows each kind of collapse:
+slow: steps take longer than this engine's did at the same load;
+starved: requests wait, the KV cache is (nearly) full, and far fewer run, with less throughput, than when fresh.
+
+Nothing is learnt while in doubt, so a collapse does not become the norm. Polls without load data are skipped; those with
+other inputs have their own step model.
+"""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -24,76 +31,78 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Log ratio of step time: request mixes differ (1.2 times)."""
+"""Log ratio of step time always tolerated (1.2 times): request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""Tolerated in addition, at this load."""
+"""Standard deviations at this load, tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Long prefills and host hiccups last a second or two."""
+"""Least time to an alarm: long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
 """Weight of evidence while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Share of throughput with requests waiting: at saturation a real engine has a peak, then 70 to 80 % of it."""
+"""Less throughput with requests waiting is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
+peak, then 70 to 80 % of it)."""
 
 STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Share of the requests that ran at equal KV usage when fresh."""
+"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
 
 STARVED_USAGE_MIN = 0.7
-"""Below it requests do not wait for the cache (a huge one may, for a third)."""
+"""Below this requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
 """As for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""To clear an alarm: admissions come in waves while pages are held."""
+"""Time to clear an alarm: admissions come in waves while pages are held."""
 
 DOUBT = 0.3
-"""Level from which nothing is learnt."""
+"""CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""Smoothed log ratio of step time that is not learnt: a creeping slowdown must not become normal."""
+"""Smoothed log ratio of step time that is not learnt: a creeping slowdown stays below sudden thresholds for minutes and
+must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Smoothing for DRIFT."""
+"""Blocks of smoothing for DRIFT."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Until an excursion heals: 20 minutes at 5 s."""
+"""Blocks kept until an excursion heals: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""An alarm survives the watcher's absence: its incident cannot have ended."""
+"""An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""After a longer one: no learning, no alarm, until new blocks decide."""
+"""Level after a longer one: nothing is learnt, and no alarm holds, until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A block against the fresh engine. None: unknown."""
+    """One block compared with the fresh engine. None is unknown."""
 
     block: Block
-    known: bool
-    slow_log_ratio: float | None  # 0 normal, 0.7 twice
+    known: bool  # learnt enough to judge
+    slow_log_ratio: float | None  # to expected step time; 0 normal, 0.7 twice
     expected_step_seconds: float | None
-    deviation: float | None  # of the log ratio
-    throughput_ratio: float | None
-    running_expected: float | None
-    familiar: bool
-    sure: bool  # not for want of pages
-    slow: bool
-    slow_now: bool
+    deviation: float | None  # of the log ratio at this load
+    throughput_ratio: float | None  # now ÷ fresh
+    running_expected: float | None  # at equal KV usage
+    familiar: bool  # the engine has met this load
+    sure: bool  # slow, and not for want of pages
+    slow: bool  # the alarm holds
+    slow_now: bool  # this block supports it
     starved: bool
     starved_now: bool
-    starved_seen: bool
+    starved_seen: bool  # this block shows whether requests starve
 
     @property
     def unseen(self) -> bool:
-        """An alarm holds that this block cannot check."""
+        """Return True if an alarm holds that this block cannot check."""
         if self.starved:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
@@ -110,8 +119,8 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        """The name has another process, model or configuration."""
-        self._lacks: frozenset[str] = frozenset()  # of LOAD
+        """Forget all: the name has another process, model or configuration."""
+        self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
         self._models = {self._lacks: StepModel()}  # by missing inputs
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
@@ -122,12 +131,13 @@ class Baseline:
 
     @property
     def model(self) -> StepModel:
+        """The step model for blocks like the last one."""
         return self._models[self._lacks]
 
     def update(
         self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
     ) -> Comparison | None:
-        """Add a poll; return a completed block's comparison."""
+        """Add a poll; return the comparison of a completed block."""
         if not tells_load(sample):
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
@@ -167,7 +177,7 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """This process's; alarms up to ALARM_KEPT_SECONDS. Raises one of stored.DAMAGE, changing nothing."""
+        """Restore this process's state; alarms only up to ALARM_KEPT_SECONDS. Raises one of stored.DAMAGE, then without changes."""
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
             known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
@@ -228,14 +238,17 @@ class Baseline:
         if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif self.slow.alarm:  # no habit: see detectors/collapse_bar.py
+        elif self.slow.alarm:  # published trouble is not a habit: see detectors/collapse_bar.py
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Log ratio, expected step time, tolerance, familiar. At a new load the fit is a guess: only known loads' limit counts, unless slowness led
-        there or doubt came first."""
+        """Return log ratio, expected step time, tolerance, and if the load is familiar.
+
+        At a new load the fit is a guess: only the limit of known loads counts, unless slowness brought the engine there or doubt
+        came first.
+        """
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -250,7 +263,7 @@ class Baseline:
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
-        """Positive if requests wait for pages at low throughput; None: queue unknown."""
+        """Return a positive score if requests wait for pages at low throughput; None: queue unknown."""
         if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()
@@ -266,8 +279,10 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Now ÷ fresh at equal load: the lesser of step time's and, with requests waiting, throughput's, as a slow engine with a queue may do as much as
-        usual."""
+        """Return now ÷ fresh at equal load, the lesser of step time's and, with requests waiting, throughput's.
+
+        A slow engine with a queue may do as much as at less demand.
+        """
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
         if (
@@ -295,7 +310,10 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Requests wait, and this few never used as many pages. Perhaps nothing reads those: such steps teach no read costs."""
+        """Return True if requests wait (or may) and this few never used as many pages.
+
+        Nothing may read those pages: such steps teach nothing about read costs.
+        """
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:
@@ -303,11 +321,11 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
-        """More at new loads, to learn them."""
+        """Allow more at new loads, to learn them."""
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
-    """Missing values stay."""
+    """Return model and configuration; missing values stay."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]

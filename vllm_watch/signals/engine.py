@@ -1,4 +1,4 @@
-"""One engine's signals over the window."""
+"""One engine's signals over the window. Pure."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Single requests move KV usage this much."""
+"""Growth of KV usage from which it is filling: single requests move it this much."""
 
 SKEW_SECONDS = 60.0
-"""NTP keeps clocks within a second; others drift by seconds a day."""
+"""NTP keeps clocks within a second; unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -54,6 +54,7 @@ class EngineTracker:
         return self._last_progress_t
 
     def forget_rates(self) -> None:
+        """The time since the last scrape is unknown."""
         self._window.clear()
         self._waits.clear()
         if self._totals is not None:
@@ -61,6 +62,7 @@ class EngineTracker:
         self.progress.forget()
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
+        """Restore an earlier run's counts."""
         self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
@@ -72,6 +74,7 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
+        """`engines`: of the server."""
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -106,7 +109,10 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Replicas behind one address alternate: a counter created before the old process's last poll is another's."""
+        """Return True if another server answered, not a restarted one.
+
+        Replicas behind one address may alternate. A counter created before the last poll of the old process is another's.
+        """
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -185,7 +191,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Growth of `part` ÷ `whole`; else V0's gauge, -1 if disabled."""
+        """Return growth of `part` ÷ `whole`; else V0's gauge, -1 if disabled."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None
@@ -222,6 +228,7 @@ _ANOTHER = (
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:
+    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     if before.process_start_time != now.process_start_time and now.process_start_time is not None:
@@ -243,7 +250,7 @@ def _mean(grown: Growth | None) -> float | None:
 
 
 def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None:
-    """The lesser of time ÷ steps (inflated by idling) and inter-token latency."""
+    """Return the lesser of time ÷ steps (inflated by idle time) and the inter-token latency."""
     if steps is None or steps.count <= 0:
         return None
     elapsed = steps.seconds / steps.count
@@ -266,7 +273,7 @@ def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
 def _goodput(
     finished: float | None, attainment: Mapping[str, float], objectives: Mapping[str, object]
 ) -> float | None:
-    """Finished requests per second × the least attainment; None unless all are known."""
+    """Return finished requests per second × the least attainment; None unless all are known."""
     if finished is None or not objectives or len(attainment) < len(objectives):
         return None
     return finished * min(attainment.values())

@@ -10,8 +10,8 @@ class GpuRoster:
     """Follows the GPUs of one host."""
 
     def __init__(self) -> None:
-        self._known: dict[str, GpuSample] = {}  # last seen
-        self.lost: tuple[GpuSample, ...] = ()  # gone or reported lost
+        self._known: dict[str, GpuSample] = {}  # by UUID, last seen
+        self.lost: tuple[GpuSample, ...] = ()  # last seen; gone or reported lost
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
         """None (not polled, or no answer) changes nothing."""

@@ -1,5 +1,8 @@
-"""Inputs of judgement that polls carry: vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, canaries
-optional. *Missing* after several polls that should have had it: old engines create series with the first request."""
+"""Inputs of judgement that a target's polls carry.
+
+vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, canaries optional.
+An input is *missing* after several polls that should have had it: old engines create series with the first request.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,26 +12,26 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Until missing: half a minute at 5 s; first answers may lack series."""
+"""Polls without an input until it is missing: half a minute at 5 s; a server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
-"""Within any sensible health setting."""
+"""Health may be polled less often than metrics, within any sensible setting."""
 
 CANARY_SECONDS = 3600.0
-"""Only idle engines get canaries: most idle once an hour."""
+"""Only idle engines get canaries: most are idle once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`carried` takes it from the sample, reading or observation; None: absent."""
+    """A possible content of a poll. `carried` takes it from the sample, reading or observation; None: absent."""
 
-    label: str  # "no LABEL: …"
-    mend: str  # remedy
+    label: str  # as in "no LABEL: …"
+    mend: str  # how to get it
     scope: str
     carried: Callable[..., object]
-    lasts_seconds: float = 0.0  # valid this long
+    lasts_seconds: float = 0.0  # not polled each time: valid this long
 
 
 def _lengths(sample: EngineSample) -> object:
@@ -36,7 +39,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """None if hits are not counted and caching is on: V0 has a ratio since its start, -1 if off."""
+    """Return None if hits are not counted and caching is on: V0 has a ratio since its start only, -1 if off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -81,9 +84,9 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 @dataclass(slots=True)
 class _Seen:
-    now: bool = False  # in the last poll that could have it, or valid
+    now: bool = False  # in the last poll that could have it, or still valid
     ever: bool = False
-    without: int = 0  # scrapes in a row
+    without: int = 0  # scrapes in a row that could have had it
 
 
 class Inputs:
@@ -92,11 +95,11 @@ class Inputs:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str | None], _Seen] = {}
         self._engines: tuple[str, ...] = ()
-        self._last_s: dict[str, float] = {}
+        self._last_s: dict[str, float] = {}  # last time of inputs that stay valid
         self._pattern: object = None
-        self._same = 0
-        self.revision = 0  # grows when an answer may change
-        self.why_not: str | None = None  # why no vLLM metrics
+        self._same = 0  # scrapes in a row with the same inputs
+        self.revision = 0  # grows when an answer may have changed
+        self.why_not: str | None = None  # why the body holds no vLLM metrics
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -104,7 +107,7 @@ class Inputs:
         return self._engines
 
     def look(self, at_s: float, observation: Observation) -> None:
-        """An unreadable body changes no input."""
+        """Process one poll. An unreadable body changes no input."""
         looked = [
             INPUTS[name].carried(observation) is not None or self._lasts(name, at_s)
             for name in _OF_LOOK
@@ -121,7 +124,7 @@ class Inputs:
         why_not = None if reading is None else reading.why_not
         pattern = (looked, served, told, why_not)
         if pattern == self._pattern and self._same > LOOKS_MIN:
-            return
+            return  # nothing changed
         self._same = self._same + 1 if pattern == self._pattern else 0
         self._pattern = pattern
         self.revision += 1
@@ -159,7 +162,7 @@ class Inputs:
             seen.without += 1
 
     def now(self, name: str, engine: str | None) -> bool:
-        """The last poll that could have it did."""
+        """Return True if the last poll that could have it did."""
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
@@ -187,6 +190,6 @@ def _missing(seen: _Seen) -> bool | None:
 
 
 def _has_worked(sample: EngineSample) -> bool:
-    """The first request creates most series of old releases."""
+    """Return True after the first request, which creates most series of old releases."""
     told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
     return any(told) or all(value is None for value in told)

@@ -1,5 +1,8 @@
-"""The process behind an engine's name. Learnt values are not the next process's: hardware and neighbours may differ. Survived pauses depend on model and
-configuration, and carry over."""
+"""Identity of the process behind an engine's name.
+
+Learnt values do not apply to the next process: hardware and neighbours may differ, and measuring takes a minute. The
+pauses that an engine survives depend on model and configuration, and carry over.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,23 +14,23 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Without a start time, until a new process could have caught up."""
+"""Without a start time, continued counters identify a process until a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""They differ by some blocks per start."""
+"""Measured at each start, differing by some blocks."""
 
 UNKNOWN_SERVER = ServerSample()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """By its metrics. None: unknown."""
+    """One life of one engine, by its metrics. None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
     counters: tuple[float | None, ...]  # never fall within a life
-    config: str  # whole, with measured sizes
-    model: str  # without measured sizes
+    config: str  # of the whole configuration and measured sizes
+    model: str  # of model and configuration without them
     version: str | None
     max_model_len: float | None
 
@@ -38,7 +41,7 @@ class Life:
         return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
 
     def ended_before(self, now: "Life") -> bool:
-        """`now` is certainly another process, or reset."""
+        """Return True if `now` is certainly another process, or has reset counters."""
         same_start = self._same_start(now)
         return self._fell(now) if same_start is None else not same_start
 
@@ -53,7 +56,7 @@ class Life:
         return None
 
     def is_of_one_kind_with(self, other: "Life") -> bool:
-        """Same model, vLLM version and configuration."""
+        """Return True for the same model, vLLM version and configuration."""
         known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
         return self.model == other.model and not any(
             a is not None and b is not None and a != b for a, b in known
@@ -68,6 +71,7 @@ class Life:
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
+        """Raises one of stored.DAMAGE."""
         counters = [stored.number_or_none(each) for each in state["counters"]]
         if len(counters) != _COUNTERS:
             raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
@@ -106,7 +110,7 @@ def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life
 
 
 def model_of(sample: EngineSample) -> str:
-    """Digest model and configuration."""
+    """Digest model and configuration, the same for each life."""
     config = sample.cache_config_info
     told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
     return _digest(sample.model_name, told)

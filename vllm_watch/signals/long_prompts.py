@@ -1,21 +1,25 @@
-"""Prompts under computation. vLLM counts one with its last chunk (30,000 tokens: seconds of long steps); KV cache growth beyond the counts shows them."""
+"""Prompts under computation, not yet counted.
+
+vLLM counts a prompt with its last chunk: for the seconds of 30,000 tokens, steps are long for no counted reason. Pages
+are taken at once: KV cache growth beyond the counts shows them.
+"""
 
 LONG_TOKENS = 16_384.0
-"""More than a step computes (--max-num-batched-tokens)."""
+"""More than a step computes (--max-num-batched-tokens): a chunked prompt."""
 
 DONE_SHARE = 0.25
-"""Left when done: others free pages meanwhile."""
+"""Share left when done: other requests free pages meanwhile."""
 
 LONGEST_SECONDS = 300.0
-"""An older rest is a leak, or preemptions."""
+"""An older rest is leaked pages, or preemptions."""
 
 
 class LongPrompts:
     """Follows one engine's pages and prompts by block."""
 
     def __init__(self) -> None:
-        self._gained = 0.0  # uncounted tokens
-        self._under_way = self._most = 0.0  # 0: none
+        self._gained = 0.0  # uncounted tokens in recently taken pages
+        self._under_way = self._most = 0.0  # tokens; 0: none
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:

@@ -1,6 +1,10 @@
-"""KV cache that no running request can hold. Tokens in flight (prompts and outputs less finished requests') need cache; growth without them is a leak.
-Only changes count, as aborts are not subtracted and prefixes count twice; an idle engine's used pages are lost for certain. Source: vLLM's
-v1/metrics/stats.py (prompts count when computed, requests when finished)."""
+"""Page accounting of one engine's KV cache: the part that no running request can hold.
+
+Tokens in flight (prompts and outputs less those of finished requests) need cache; usage growth without them is a leak.
+Only changes count: aborted requests are never subtracted and shared prefixes count twice. But with nothing running or
+waiting, used pages are lost for certain.
+Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -18,32 +22,32 @@ ENTRIES = 180
 """An hour at that grain."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Half a day: reported leaks take three to eight hours to starvation."""
+"""Half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
-"""Times sudden changes."""
+"""Latest blocks kept, to time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""A minute before the trouble: a prefill is not the norm."""
+"""History before the trouble: a minute, so that a prefill is not the norm."""
 
 ZERO_SHARE = 0.1
-"""The lowest tenth of an hour is healthy: a leak's beginning without outliers."""
+"""Healthy level: the lowest tenth of the last hour, a leak's beginning without outliers."""
 
 IDLE_SECONDS = 15.0
-"""After it the last requests' pages are free."""
+"""After this long idle, the last requests' pages are free."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
-"""With a token per step; pages are taken before their tokens count: fewer are in prefill."""
+"""Prompt pages are taken before their tokens are counted. If this share got a token in each step, few are in prefill."""
 
 
 class Entry(NamedTuple):
     """The accounts at one moment."""
 
     at_s: float
-    usage: float  # share
+    usage: float  # share of the cache in use
     tokens: float  # in flight, from an unknown zero
     well: bool
 
@@ -53,23 +57,23 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
-        self._awaited = 0.0  # share
-        self._idle_tokens: float | None = None  # counters' zero
-        self._idle = [0.0, 1.0]  # duration, minimum share
-        self.idle_lost = 0.0
+        self._awaited = 0.0  # share of the cache
+        self._idle_tokens: float | None = None  # counters' zero: nothing ran or waited
+        self._idle = [0.0, 1.0]  # duration so far, minimum share in use
+        self.idle_lost = 0.0  # when last idle
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [
             0.0,
             0.0,
-        ]  # squared changes of usage, of tokens in flight
+        ]  # when healthy: squared changes of usage, of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
 
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
     ) -> None:
-        """`well`: no sign of trouble; `awaited`: share held for remote KV."""
+        """Add a block. `well`: no sign of trouble; `awaited`: share held for remote KV."""
         self._awaited = awaited
         self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
@@ -111,12 +115,15 @@ class Pages:
         }
 
     def restore(self, state: stored.Stored) -> None:
+        """Raises one of stored.DAMAGE."""
         capacity, moves = (
             stored.number_or_none(state["capacity"]),
             stored.numbers(state["moves"], 2),
         )
         history = [_entry(each) for each in state["history"]]
-        coarse = [_entry(each) for each in state["coarse"]] if "coarse" in state else []
+        coarse = (
+            [_entry(each) for each in state["coarse"]] if "coarse" in state else []
+        )  # since 0.2
         recent = [_entry(each) for each in state["recent"]]
         zeros = [stored.numbers(each, 2) for each in state["zeros"]]
         self._idle_tokens = stored.number_or_none(state.get("idle_tokens"))
@@ -130,7 +137,7 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share in use beyond the healthy level without a request, the lesser of two estimates."""
+        """Share of the cache in use beyond the healthy level without a request; the lesser of two estimates. None: unknown."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
@@ -178,7 +185,7 @@ class Pages:
         return self._zeros
 
     def _idle_zero(self, share: float) -> float:
-        """The lossless level that an idle engine showed."""
+        """Return the lossless level, if an idle engine showed it."""
         return (
             inf
             if None in (self._capacity, self._idle_tokens)
@@ -206,14 +213,14 @@ def _low(entries: list[Entry], share: float) -> float:
 
 
 def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
-    """Interpolated."""
+    """Interpolate when the level reached the limit."""
     if later is None or later[1] <= level:
         return at_s
     return at_s + (later[0] - at_s) * (limit - level) / (later[1] - level)
 
 
 def none_prefilling(block: Block) -> bool:
-    """Nearly all running requests got a token in each step."""
+    """Return True if (nearly) all running requests got a token in each step."""
     if not block.steps:
         return False
     return block.generated * block.seconds / block.steps >= DECODING_SHARE_MIN * block.running

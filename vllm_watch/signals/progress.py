@@ -1,6 +1,10 @@
-"""Progress of one engine: time without output (a token, a finished request), and without any change. Other changes (output-free steps, prompt tokens,
-preemptions, gauges) stand for output no longer than this engine's longest prefill, nor beyond its cache's tokens. vLLM counts steps with output only,
-per API server, or per chunk: none matters here."""
+"""Progress of one engine: time without output, and time without any change. Pure.
+
+Output is for users: a token, a first token, a finished request. Other changes (a step without output, prompt tokens,
+preemptions, running requests, KV usage) are signs of life. They stand for output no longer than this engine's longest
+prefill, and until more was computed than its cache holds. By version, vLLM counts a step only with output, or in each API
+server, or per chunk of a prompt: none matters here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,33 +18,33 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life, and a queue without admissions, stand for output this long."""
+"""Signs of life stand for output this long unconditionally, as does a queue without admissions."""
 
 ATTENTION_TOKENS = 60_000.0
-"""Prompt length at which attention costs as much as the rest: 8B of Llama's shape takes 16 GFLOP a token, 0.26 MFLOP more per prompt token. Larger
-models: later."""
+"""Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
+0.26 MFLOP more per prompt token. Larger models reach it later."""
 
 PREFILL_SECONDS_UNKNOWN = 600.0
-"""If the rate or longest prompt is unknown: a million tokens at 1,700 a second."""
+"""Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""The first ones compile kernels."""
+"""Finished prompts before a rate: the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave a hang leave one by one, by their timeouts."""
+"""Clients that leave this soon after the last step left together; from a hang they leave one by one, by their timeouts."""
 
 GONE_SHARE = 0.9
-"""Share of the requests in flight that counts as all: a scraper may connect meanwhile."""
+"""Share of the requests in flight that is all: a scraper may open a connection meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""Each suffices alone: a scraper closes one or two, and a gateway polling /v1/models every 5 s gets six responses in two polls of 15 s. Below both are
-required."""
+"""Closed connections, or HTTP responses, that suffice alone: a scraper closes one or two, and a gateway that polls
+/v1/models every five seconds gets six responses in two polls of 15 s. Below both are required."""
 
 FOLLOWED_SECONDS = 600.0
-"""Later, clock, process and requests may differ."""
+"""After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Connections have their own pace: a pool shrinks after a burst."""
+"""Connections that close for this long have their own pace: a pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -59,15 +63,15 @@ class Poll:
     """An engine's work and its server's clients at one poll."""
 
     counters: tuple[float | None, ...]  # of all work
-    outputs: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]  # KV usage last
+    outputs: tuple[float | None, ...]  # of output
+    gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
-    work: float  # running, waiting or swapped
-    finished: float  # not failed or aborted
+    work: float  # running, waiting or swapped requests
+    finished: float  # requests, without failed or aborted ones
     aborted: float
-    loaded: float  # remote KV: transfers, or bytes
-    fds: float | None
-    responses: float | None
+    loaded: float  # remote KV: ended transfers, or bytes
+    fds: float | None  # open
+    responses: float | None  # HTTP
 
 
 class Progress:
@@ -77,25 +81,26 @@ class Progress:
         self.forget()
 
     def forget(self) -> None:
+        """Restart at the next poll: the time since the last one is unknown."""
         self.poll: Poll | None = None
-        self.first = True
-        self.met = False  # a change between two polls
+        self.first = True  # at the first poll
+        self.met = False  # something has changed between two polls
         # Since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
-        self.queued_s = 0.0  # since requests wait and none runs
-        self.silent_polls = 0
-        self.pause_s = 0.0  # working silence, now ended
-        self.rest_s: float | None = None  # on purpose
-        self.waking = False  # no step since
-        # All clients left with the last step: by every witness, or by one of two.
+        self.queued_s = 0.0  # since when requests wait and none runs
+        self.silent_polls = 0  # without a sign of life
+        self.pause_s = 0.0  # working silence that this poll ended
+        self.rest_s: float | None = None  # since when it rests on purpose
+        self.waking = False  # rested, no step since
+        # All clients in flight left with the last step: by every witness, or by one of two.
         self.gone = self.doubtful = False
-        self.overdue = ""  # why signs of life no longer count, as a clause
-        self._gained = 0.0  # KV cache share since the last output
-        self._before: Poll | None = None  # before the last step
+        self.overdue = ""  # why signs of life no longer stand for output, as a clause
+        self._gained = 0.0  # share of the KV cache taken since the last output
+        self._before: Poll | None = None  # last poll before the last step
         self._before_s = 0.0
-        self._pace = self._pace_before = 0.0  # closed a second: lately, before
-        self._fds_least: float | None = None
+        self._pace = self._pace_before = 0.0  # connections closed a second: lately, before
+        self._fds_least: float | None = None  # since the clients left
 
     @property
     def work(self) -> float:
@@ -106,7 +111,7 @@ class Progress:
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """`restarted`: counters reset; `at_rest`: asleep or paused on purpose."""
+        """Process one poll. `restarted`: counters were reset; `at_rest`: asleep or paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -118,7 +123,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # Nor the poll after a rest: work may just have come.
+        # The poll after a rest does not count either: work may just have come.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s
@@ -140,7 +145,9 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        if now.work and not self.served and not begins and engines == 1:  # the server's
+        if (
+            now.work and not self.served and not begins and engines == 1
+        ):  # HTTP clients are the server's
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
@@ -151,7 +158,7 @@ class Progress:
             self._pace += weight * (closed / seconds - self._pace)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
-        """If with the last step, the gauges freeze."""
+        """Note if the clients left together with the last step; the gauges then freeze."""
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
@@ -161,7 +168,7 @@ class Progress:
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(0.0, then.work - now.work)  # left as usual
+        ended = max(0.0, then.work - now.work)  # left as usual, with their connections
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
@@ -176,7 +183,9 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = self.life_s - self.output_s  # without output; frozen during silence
+        silent_s = (
+            self.life_s - self.output_s
+        )  # signs of life without output; frozen during silence
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:
@@ -194,13 +203,13 @@ class Progress:
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
-        """Unchanged counters mean no step. Raises one of stored.DAMAGE."""
+        """Unchanged counters mean no step meanwhile. Raises one of stored.DAMAGE."""
         if state is not None:
             times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
             self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
-            self.met = stored.flag(state.get("met", True))
+            self.met = stored.flag(state.get("met", True))  # stored since it counts
             self._fds_least = stored.number_or_none(state["fds_least"])
             self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():
@@ -222,7 +231,7 @@ def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines:
 
 
 def _prefill_rate(sample: EngineSample) -> float | None:
-    """Mean tokens per second of one request since the start."""
+    """Return the mean prefill rate of one request since the engine started, in tokens per second."""
     lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
     if lengths is None or times is None or times.count < PROMPTS_MIN:
         return None
@@ -236,7 +245,10 @@ def _prefill_rate(sample: EngineSample) -> float | None:
 
 
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """Counters of work, steps first; neither failed requests nor aborts."""
+    """Return the counters of work, steps first.
+
+    Failed requests are not work, nor are clients that hang up, counted as aborts.
+    """
     return *never_falling(sample), *_finished(sample), sample.preemptions
 
 
@@ -295,5 +307,5 @@ def _restored(state: Mapping[str, Any] | None) -> Poll | None:
 
 
 def _fall(then: float | None, now: float | None, usual: float) -> float | None:
-    """Beyond the usual."""
+    """Return the fall beyond the usual."""
     return None if now is None or then is None else then - now - usual

@@ -1,4 +1,4 @@
-"""Quantiles and shares of buckets."""
+"""Quantiles and shares of histogram buckets."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -8,14 +8,17 @@ from vllm_watch.signals.records import Quantiles
 
 
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """As PromQL's histogram_quantile; `counts`: cumulative, per ascending bound. Linear within a bucket, the lowest from 0; +Inf gives the highest
-    finite bound. Source: Prometheus documentation."""
+    """Return the q-quantile as PromQL's histogram_quantile does; None without observations.
+
+    `counts`: cumulative, per ascending bound. Linear within a bucket; the lowest begins at 0; +Inf gives the highest finite
+    bound. Source: Prometheus documentation, "histogram_quantile()".
+    """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None
     rank = q * total
     index = bisect_left(counts, rank)
-    if index == len(counts):  # invalid (NaN)
+    if index == len(counts):  # invalid (NaN) buckets
         return None
     bound = bounds[index]
     if isinf(bound):
@@ -30,7 +33,10 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """The exported ones, in the lowest bucket at most `mean` / (1 - q) (Markov's inequality): else an empty queue reads 285 ms, 95 % of the bound."""
+    """Return the exported quantiles, in the lowest bucket at most `mean` / (1 - q) (Markov's inequality).
+
+    Else an empty queue reads 285 ms, 95 % of the bucket's bound.
+    """
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
     for q in (0.5, 0.95, 0.99):
@@ -42,7 +48,10 @@ def quantiles(
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """The share up to `limit`, linear within a bucket; None without any. Those beyond the highest finite bound are above."""
+    """Return the share of observations up to `limit`, linear within a bucket; None without any.
+
+    Those beyond the highest finite bound count as above.
+    """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None

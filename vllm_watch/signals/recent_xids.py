@@ -1,5 +1,8 @@
-"""Keep Xids while they matter: an event is in one poll, and targets have their own pace. One that needs a reset is kept until the GPU has no process, as
-a reset requires."""
+"""Keep Xid errors while they matter.
+
+A driver's event is in one poll, while targets have their own pace. A code that needs a reset is kept until the GPU has
+no process, as a reset requires; an engine started before that fails with a new code.
+"""
 
 from dataclasses import replace
 
@@ -7,10 +10,10 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Beyond any interval."""
+"""Longer than any interval: each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""If hidden processes hide a reset."""
+"""Limit if a reset cannot be seen (hidden processes)."""
 
 CODES_MAX = 64
 """A broken GPU may report any number."""

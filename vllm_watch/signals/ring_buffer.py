@@ -1,4 +1,4 @@
-"""Float rows, allocated once."""
+"""Ring buffer of float rows, allocated once."""
 
 from array import array
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Impossible counts (NaN, negative, infinite) become unknown."""
+"""Replace impossible counts (NaN, negative, infinite) with unknown. Pure."""
 
 from collections.abc import Sequence
 from operator import attrgetter, is_
@@ -9,7 +9,7 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
 
 COUNT_MAX = 2.0**53
-"""Beyond it a float skips integers, and squares may overflow."""
+"""Beyond this a float skips integers, and squares may overflow."""
 
 _COUNTS = (
     *COUNTERS,
@@ -31,7 +31,7 @@ _counts_of, _histograms_of = attrgetter(*_COUNTS), attrgetter(*HISTOGRAMS)
 
 
 def sanitized(observation: Observation) -> Observation:
-    """Usually the same object."""
+    """Return the observation without impossible counts; usually the same object."""
     reading = observation.reading
     if reading is None:
         return observation
@@ -67,7 +67,7 @@ def _no_counts(names: Sequence[str], values: Sequence[float | None]) -> dict[str
     for value in values:
         if value is not None and not 0 <= value < COUNT_MAX:
             break
-    else:
+    else:  # usual case
         return {}
     return {
         name: None

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from statistics import median
 
 _NORMAL = 1.48
-"""Median absolute → standard deviation (normal)."""
+"""Median absolute deviation → standard deviation, for a normal distribution."""
 
 
 def scatter(values: Collection[float]) -> float:
-    """Up to half may be outliers."""
+    """Return the standard deviation of at least one value; up to half may be outliers."""
     middle = median(values)
     return _NORMAL * median(abs(each - middle) for each in values)

@@ -1,4 +1,7 @@
-"""The state of an engine in a word, and its reason. Stalled, failing, collapsed and overloaded come from incidents (incidents/states.py)."""
+"""The state of an engine in a word, and its reason, from signals.
+
+Stalled, failing, collapsed and overloaded come from open incidents (incidents/states.py).
+"""
 
 from collections.abc import Mapping
 
@@ -18,31 +21,32 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""A step of a long context takes a second."""
+"""A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""For late progress with work: no step counter (a prefill is one step), or warming up."""
+"""Time without a step, with work present, until an engine with late progress may be stalled: one without a step counter
+(a prefill is one step), or one warming up."""
 
 WARM_UP_SECONDS = 300.0
-"""Kernels compile shape by shape."""
+"""Kernels compile on the first requests, shape by shape."""
 
 WARM_UP_STEPS = 100
-"""It has met its shapes."""
+"""After this many steps it has met its shapes."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
-"""A busy server may miss one."""
+"""A busy server may miss one poll."""
 
-_SERVER_ERROR = 500
+_SERVER_ERROR = 500  # first HTTP server error
 
 
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """(state, sentence), if read."""
+    """Return (state, sentence) of an engine that was read."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -55,7 +59,7 @@ def of_engine(
             f"{load} by its gauges; their clients left, and vLLM renews the gauges at its next step"
         )
         return "idle", left if progress.gone else "no request runs or waits"
-    if progress.output_s == progress.last_s:
+    if progress.output_s == progress.last_s:  # work just came
         return "serving", load + ", at first sight" * progress.first
     if progress.moved:
         return "prefilling", f"{load}; it computes, and has given no token since the last scrape"
@@ -73,7 +77,7 @@ def of_engine(
 
 
 def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
-    """Why it serves none on purpose."""
+    """Return why it deliberately serves no requests, or None."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
     if server.paused:
@@ -89,7 +93,7 @@ _OPERATIONS = {
 
 
 def operation(sample: EngineSample, server: ServerSample) -> str | None:
-    """The operation during which it serves none on purpose (vLLM 0.32+)."""
+    """Return the deliberate operation during which it serves no requests, or None (vLLM 0.32+)."""
     if server.recovering is not None:
         return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
     running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
@@ -97,8 +101,11 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Nothing runs, and waiting requests need another server's KV. vLLM reports it from 0.32; before, they are deferred while a KV connector works. Host
-    offload does not count, unless the configuration pairs (`paired`) a server."""
+    """Return True if nothing runs, and waiting requests need KV from another server.
+
+    vLLM reports it from 0.32 on; before, they are deferred while a KV connector works. KV offloaded to this host does not
+    count, unless the configuration pairs (`paired`) it with a server.
+    """
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -106,7 +113,7 @@ def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
 
 
 def requests_awaiting_kv(sample: EngineSample) -> float:
-    """They hold pages for remote KV; a maximum before vLLM 0.20."""
+    """Return the requests that hold pages for remote KV; a maximum before vLLM 0.20."""
     if sample.num_requests_kv_fetch_by_stage is not None:
         return sum(sample.num_requests_kv_fetch_by_stage.values())
     if not is_connected(sample):
@@ -126,7 +133,7 @@ def _kv_families(sample: EngineSample) -> set[str]:
 
 
 def _offloads_only(sample: EngineSample) -> bool:
-    """Its only named KV connector is its own offload."""
+    """Return True if its only named KV connector is its own offload."""
     families, config = _kv_families(sample), sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
@@ -137,7 +144,7 @@ _OFFLOAD_SETTINGS = ("kv_offloading_size", "simple_cpu_offload_num_blocks")
 
 
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
-    """It may compile, shape by shape."""
+    """Return True if it may still be compiling, shape by shape."""
     if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
         return False
     steps = sample.iteration_tokens
@@ -155,23 +162,23 @@ def _sleep_text(states: Mapping[str, float] | None) -> str:
 
 
 def is_asleep(states: Mapping[str, float] | None) -> bool | None:
-    """The sleep gauge (vLLM 0.11.1+)."""
+    """Return the sleep state gauge (vLLM 0.11.1+), or None."""
     if not states or "awake" not in states:
         return None
     return states["awake"] == 0
 
 
 def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
-    """1 or 2: GPU memory freed; 0: awake, or asleep with it."""
+    """Return 1 or 2 for a sleep that frees GPU memory; 0: awake, or asleep with all of it (level 0)."""
     if not sleeping or not states:
-        return int(sleeping)  # those releases lack level 0
+        return int(sleeping)  # /is_sleeping alone: those releases lack level 0
     return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
 
 
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """(state, sentence) after `misses` unreadable scrapes in a row, `waited_s` since its first poll."""
+    """Return (state, sentence) of a server with `misses` unreadable scrapes in a row, `waited_s` since its first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
@@ -198,7 +205,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Share of its work; None: unknown."""
+    """Return the share of its work that an engine does in this state; None: unknown."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

@@ -1,6 +1,9 @@
-"""Healthy step time: a + b · tokens per step + c · KV cache in use: weights, computing, context, each at least 0: the roofline of decoding (Source:
-vLLM's own estimates of flops and read bytes per step). The online fit forgets nothing: a creeping slowdown is not the norm, new loads are learnt at
-once."""
+"""Step time of a healthy engine: a + b · tokens per step + c · KV cache in use.
+
+A step reads the weights (a), computes its tokens (b) and reads its requests' context (c), each at least 0: the roofline
+of decoding (Source: vLLM's own estimates of flops and read bytes per step). The fit is online, in relative error,
+without forgetting: a creeping slowdown does not become the norm, while new loads, without data yet, are learnt at once.
+"""
 
 from itertools import combinations
 from math import inf, log, sqrt
@@ -10,34 +13,34 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Each part a third of the first step time: keeps it solvable, gone after a minute."""
+"""Weight of the prior (each part a third of the first step time): keeps the equations solvable, invisible after a minute."""
 
 SCATTER_FIRST = 0.25
-"""Until measured: healthy blocks differ this much."""
+"""Scatter until measured: healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""Three numbers are never better."""
+"""A model of three numbers is never better."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""10 minutes at 5 s, enough for two digits."""
+"""Averaging of the scatter: 10 minutes at 5 s, enough for two digits."""
 
 READY_BLOCKS = 12
-"""Four per parameter, before it may judge."""
+"""Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
-"""Work before it may judge: restarted engines are covered within a minute or two."""
+"""Seconds of work before the model may judge: restarted engines are covered within a minute or two."""
 
 NEWS = 0.02
-"""Leverage below it hardly changes the fit."""
+"""Less leverage hardly changes the fit: solve at every SOLVE_EVERYth such block only."""
 
 SOLVE_EVERY = 8
-"""Solve at every eighth block below NEWS."""
+"""Every eighth: see NEWS."""
 
 REPEAT_SECONDS = 15.0
-"""They share requests (an answer takes 10 to 60 s): one."""
+"""Blocks this close share requests (an answer takes 10 to 60 s): they count as one."""
 
 FAMILIAR = 2.0
-"""The fit holds if uncertainty widens the deviation no more."""
+"""The fit holds at a load if uncertainty widens the deviation no more."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -69,13 +72,14 @@ class StepModel:
         return max(SCATTER_MIN, sqrt(self._scatter_square))
 
     def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Healthy, at this load."""
+        """Return a healthy step's time at this load, or None."""
         a, b, c = self.coefficients
         expected = a + b * tokens_per_step + c * kv_usage
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return `seconds_of`, at least the most similar met load's: three parameters do not fit every engine, and idle hours teach little about load."""
+        """Return `seconds_of`, at least the most similar met load's: three parameters do not fit every engine, and idle hours teach
+        little about load."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),
@@ -88,7 +92,7 @@ class StepModel:
         )
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
-        """More if little is known."""
+        """Return the scatter at this load, more if little is known."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or not self._inverse:
             return SCATTER_FIRST
@@ -96,11 +100,11 @@ class StepModel:
         return self.scatter * sqrt(1.0 + self._leverage(row))
 
     def familiar(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """It met this load and the fit holds."""
+        """Return True if the engine met this load and the fit holds."""
         return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
     def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """The fit holds, assuming linear parts. A batch's repeats count once."""
+        """Return True if the fit holds, assuming linear parts. Repeats of one batch count once."""
         if not self.seconds:
             return False
         leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0
@@ -120,11 +124,12 @@ class StepModel:
     def learn(
         self, step_seconds: float, tokens_per_step: float, kv_usage: float, seconds: float
     ) -> None:
+        """Add a healthy block."""
         if self.blocks == 0:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # Relative error, for short steps of the expected time: an odd one weighs no more.
+        # In relative error, of the expected time for short steps: an odd one weighs no more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:
@@ -178,7 +183,7 @@ class StepModel:
             self._moment[i] += PRIOR / 3.0 / scale
 
     def _measure(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        """Before it learns the block."""
+        """Average the model's squared error before it learns the block."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or self.blocks < len(_PARTS):
             return
@@ -191,7 +196,7 @@ class StepModel:
         self._scatter_square += share * (off * off - self._scatter_square)
 
     def _solve(self) -> None:
-        """Without negative parts: all seven subsets of three."""
+        """Without negative parts: try all seven subsets of three."""
         best, least = None, 0.0
         for subset in _SUBSETS:
             found = _solution(self._gram, self._moment, subset)

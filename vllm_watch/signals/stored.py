@@ -1,17 +1,20 @@
-"""Read checked values from disk; they may be damaged. Callers read all before changing anything."""
+"""Read checked values back from disk; they may be damaged or another program's.
+
+Callers read all before they change anything: a damaged entry is skipped whole.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""From a damaged entry."""
+"""Errors that a damaged entry raises."""
 
 Stored = Mapping[str, Any]
 
 
 def version(state: Stored, known: int) -> None:
-    """Raise ValueError for another form."""
+    """Raise ValueError for a form other than `known`."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
 

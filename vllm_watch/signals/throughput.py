@@ -1,4 +1,8 @@
-"""Throughput now and when healthy: generated and computed prompt tokens apart, the better ratio counts, as shifts trade one for the other."""
+"""An engine's throughput, now and when healthy.
+
+Generated and computed prompt tokens are compared separately, and the better ratio counts: workload shifts trade one for
+the other.
+"""
 
 from math import exp
 from typing import Any
@@ -10,20 +14,20 @@ MEMORY_SECONDS = 3600.0
 """Working time averaged: spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Prompt tokens come in lumps, at a prefill's end."""
+"""Smoothing of the rates: prompt tokens come in lumps, at the end of a prefill."""
 
 READY_SECONDS = 40.0
 """Working time until the reference counts."""
 
 ALIKE = 1.3
-"""Usual work and KV cache per request."""
+"""Work and KV cache per request up to this are usual."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual: arrivals vary it less."""
+"""Concurrency ÷ usual of a crowd: arrivals alone vary it less."""
 
 
 class Mean:
-    """Time-weighted over `memory` seconds."""
+    """A time-weighted mean; forgets slowly after `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
@@ -42,7 +46,7 @@ class Mean:
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Time away reduces its weight."""
+        """Time away reduces its weight as it would have here."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -66,15 +70,15 @@ _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_
 
 
 class Throughput:
-    """Rates, healthy and now."""
+    """One engine's rates, healthy and now."""
 
     def __init__(self) -> None:
         self.generated = Mean(MEMORY_SECONDS)
         self.prompted = Mean(MEMORY_SECONDS)
         self.running = Mean(MEMORY_SECONDS)
         self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)
-        self.finished_tokens = Mean(MEMORY_SECONDS)
+        self.finished = Mean(MEMORY_SECONDS)  # requests per second
+        self.finished_tokens = Mean(MEMORY_SECONDS)  # per second
         self.running_peak = 0.0
         self.generated_now = Smooth()
         self.prompted_now = Smooth()
@@ -98,6 +102,7 @@ class Throughput:
         self.prompted_now.add(block.prompted or 0.0, block.seconds)
 
     def learn(self, block: Block) -> None:
+        """Add a healthy block, if it had work."""
         if block.running <= 0.0 and block.generated <= 0.0:
             return
         self.generated.add(block.generated, block.seconds)
@@ -111,6 +116,7 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
+        """Now ÷ healthy, or None."""
         if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
@@ -121,13 +127,16 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """At this KV usage, when healthy."""
+        """Return the requests that ran at this KV usage when healthy, or None."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Far more run than usual, with usual contexts, for no more work: they stay longer (Little's law), the engine's own load."""
+        """Return True if far more requests run than usual, with usual contexts, for no more work.
+
+        By Little's law they stay longer: the engine makes that load itself.
+        """
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False
@@ -140,5 +149,5 @@ class Throughput:
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Time of a healthy request in the engine (Little's law); 0: unknown."""
+        """Of a healthy request (Little's law); 0 until known."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

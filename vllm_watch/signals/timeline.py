@@ -1,4 +1,8 @@
-"""A time axis without steps. Live observations carry the monotonic clock; recordings may have only Unix time, which NTP and people set, and late lines."""
+"""A time axis without steps, from observations with stepping clocks.
+
+Live observations carry the monotonic clock. Recordings may have only Unix time, which NTP and people set, and late lines.
+Rates over a clock step are wrong.
+"""
 
 from collections import deque
 from statistics import median
@@ -6,27 +10,28 @@ from statistics import median
 from vllm_watch.signals import stored
 
 USUAL_OF = 15
-"""Few: follows a new scrape interval in a minute."""
+"""Intervals behind the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""Usual intervals; beyond, a gap or a clock step: no rate crosses it. Timeouts stretch one two- to threefold."""
+"""A longer jump, in usual intervals, is a gap or a clock step, indistinguishable in Unix time: no rate crosses it.
+Timeouts and retries stretch an interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
-"""At one scrape a second, a pause of seconds is not a step."""
+"""Least jump: at one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6
-"""Closer is a clock error, or division by zero."""
+"""Closer polls are a clock error; avoids division by zero."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
-"""Longer is a clock error; the axis would lose resolution."""
+"""A longer pause is a clock error; the axis would lose resolution."""
 
 AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
-"""Floats resolve microseconds there."""
+"""Floats still resolve microseconds there."""
 
 
 class Timeline:
-    """Observation times to seconds on its axis."""
+    """Converts observation times to seconds on its own axis."""
 
     def __init__(self) -> None:
         self._t: float | None = None
@@ -35,7 +40,7 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """(seconds, known: else rates restart)."""
+        """Return (seconds on the axis, True if the step is known: else rates restart)."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:
@@ -64,7 +69,7 @@ class Timeline:
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
     def restore(self, state: stored.Stored) -> None:
-        """The gap by Unix time. Raises one of stored.DAMAGE, changing nothing."""
+        """Continue an earlier axis, the gap by Unix time. Raises one of stored.DAMAGE, then without changes."""
         t, at_s = stored.number(state["t"]), stored.number(state["at_s"], 0.0)
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")

@@ -1,4 +1,8 @@
-"""Monotonic counters and histograms of one engine: growth observed from zero, so `increase()` never exceeds the real count."""
+"""Monotonic counters and histograms of one engine while watched. Pure.
+
+The engine's own reset and begin anywhere. These begin at zero and add observed growth, so `increase()` over them never
+exceeds the real count.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +18,8 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
-"""Seconds: a subset of vLLM's for all releases, to be summed. If one is lacking, the next lower counts."""
+"""In seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks one, the next
+lower one counts."""
 
 Numbers = tuple[float, ...]
 
@@ -24,13 +29,13 @@ _UNKNOWN = (None,)
 
 @record
 class EngineTotals:
-    """Since the first poll. None: not exported."""
+    """Since the first poll. None: not exported by the engine."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
     preemptions: float | None = None
-    requests_finished: Mapping[str, float] | None = None
-    ttft: Numbers | None = None  # count, sum (seconds), observations within BOUNDS
+    requests_finished: Mapping[str, float] | None = None  # by reason
+    ttft: Numbers | None = None  # count, sum (seconds), then observations within BOUNDS
     inter_token_latency: Numbers | None = None
     e2e_latency: Numbers | None = None
 
@@ -39,17 +44,17 @@ class Totals:
     """Sums one engine's polls."""
 
     def __init__(self, model_name: str | None = None) -> None:
-        self.model_name = model_name  # another's begin at zero
+        self.model_name = model_name  # another model's series begin at zero
         self._totals: dict[str, Numbers] = {}
         self._last: dict[str, Numbers] = {}
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
-        # Our buckets of the engine's, prefixed with 0.
+        # selects our buckets from the engine's, prefixed with 0
         self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
-        """The next poll may be another server's."""
+        """Skip one difference: the next poll may be another server's."""
         self._last.clear()
         self._last_finished = None
 
@@ -78,6 +83,7 @@ class Totals:
         )
 
     def _rebound(self, name: str, histogram: Histogram, began_anew: bool) -> None:
+        """Restart a histogram with other buckets."""
         known, last = self._bounds.get(name), self._last.get(name)
         self._bounds[name] = histogram.bounds
         self._picks[name] = _pick(histogram.bounds, BOUNDS[name])
@@ -94,7 +100,7 @@ class Totals:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
             grown: Iterable[float] = map(sub, now, last)
-            if any(map(lt, now, last)):  # a bucket: subtract nothing
+            if any(map(lt, now, last)):  # a bucket, not the count: subtract nothing
                 grown = [max(0.0, each) for each in grown]
             self._totals[name] = tuple(map(add, total, grown))
 
@@ -110,5 +116,5 @@ class Totals:
 
 @lru_cache(maxsize=64)
 def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
-    """The bucket at or below each bound; +Inf never."""
+    """Return a selector of the bucket at or below each bound; +Inf never."""
     return itemgetter(*(bisect_right(theirs, bound) for bound in ours))

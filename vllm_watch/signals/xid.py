@@ -1,6 +1,9 @@
-"""NVIDIA's advice per Xid code, on data centre GPUs from Ampere on; others are unknown. Source:
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (October 2025: RESTART_APP, RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT,
-IGNORE)."""
+"""NVIDIA's advice for each Xid code, and its meaning for an engine on the GPU.
+
+Data centre GPUs from Ampere on; other codes are reported as unknown. The bucket is NVIDIA's immediate action.
+Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
+RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
+"""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -17,11 +20,11 @@ ADVICE = {
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
     NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
 }
-"""By NVIDIA's action, the first word."""
+"""By action, for the on-call engineer; the first word is NVIDIA's action."""
 
 SEVERITY = {
-    APPLICATION: "ticket",  # its victim reports itself
-    RESET: "page",  # programs fail, no self-healing
+    APPLICATION: "ticket",  # its victim reports itself; a supervisor restarts it
+    RESET: "page",  # programs there fail or are unreliable; no self-healing
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",
@@ -35,7 +38,7 @@ class Xid:
 
     code: int
     text: str
-    action: str
+    action: str  # one of the actions above
 
 
 _NAMED = (
@@ -115,5 +118,5 @@ def lookup(code: int) -> Xid:
 
 
 def needs_hands(code: int) -> bool:
-    """More than a process restart."""
+    """Return True if it needs more than a process restart."""
     return lookup(code).action in (RESET, REBOOT, LINK)

@@ -1,1 +1,1 @@
-"""Holders of GPU memory, and stale ones."""
+"""Holders of GPU memory, and stale ones. Pure."""

@@ -1,4 +1,4 @@
-"""Input of the rules: a holder at a poll."""
+"""Input of the rules: one holder at one poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from vllm_watch.signals.holders.track import Track
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """With its history."""
+    """One holder now, with its history."""
 
     t: float
-    at_s: float
+    at_s: float  # on the timeline
     track: Track
     role: str | None
-    others: Sequence[ProcessSample]  # vLLM's on the host's GPUs
+    others: Sequence[ProcessSample]  # other vLLM processes on the host's GPUs
     served: bool | None  # a vLLM of this host answers; None: not asked
-    placed: bool  # all that answer have other engines here
+    placed: bool  # all that answer have other engines on these GPUs
     limits: Limits
-    borrowed_here: bool = False  # an engine here maps another process's memory
+    borrowed_here: bool = False  # an engine on this GPU maps another process's memory
 
     @property
     def process(self) -> ProcessSample:

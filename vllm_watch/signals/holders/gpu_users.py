@@ -1,4 +1,8 @@
-"""Each vLLM server's GPUs, for GPU faults: by its processes or, if invisible, the vLLM group of one parent with the only fitting start."""
+"""Map each vLLM server of a host to its GPUs, to name the servers that a GPU fault hits.
+
+A server does not report its GPUs: its processes show them, or, if not visible, the living vLLM processes of one parent;
+of several such groups, the one with a fitting start, unless it also fits another server.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +12,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
-Group = tuple[str | None, int | None]  # Control group and parent.
+Group = tuple[str | None, int | None]  # control group and parent: one server's workers
 GROUPS_MAX = 64
 WORKERS_SHOWN = 2
 
@@ -17,29 +21,29 @@ WORKERS_SHOWN = 2
 class Server:
     """Identity of a server on this host."""
 
-    start_time: float | None = None  # None while it does not answer
-    pids: frozenset[int] = frozenset()  # empty: not visible
+    start_time: float | None = None  # of its process; None while it does not answer
+    pids: frozenset[int] = frozenset()  # all its processes; empty: not visible
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Last known."""
+    """Last known location of a server."""
 
     gpus: frozenset[str] = frozenset()  # UUIDs
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there
 
 
 class GpuUsers:
-    """Kept while down."""
+    """GPUs of each server, kept while it is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}
-        self._claims: dict[str, Group] = {}  # at its last answer
+        self._claims: dict[str, Group] = {}  # by server, at its last answer
 
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
-        """Return each server's current or last place."""
+        """Process one poll; return the current or last place of each server."""
         seen = frozenset[int]().union(*(server.pids for server in servers.values()))
         groups = _groups(gpus, without=seen)
         for name, server in servers.items():
@@ -87,7 +91,7 @@ def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, 
 def _groups(
     gpus: Iterable[GpuHolders], without: frozenset[int]
 ) -> dict[Group, list[tuple[str, Holder]]]:
-    """By start, `without` known servers'."""
+    """Group living vLLM processes by start, `without` those of known servers."""
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -101,7 +105,7 @@ def _groups(
 
 
 def _claim(groups: dict[Group, list[tuple[str, Holder]]], server: Server) -> Group | None:
-    """The only group, or that started soonest after the server."""
+    """Return the only group, or the one that started soonest after the server."""
     if server.start_time is None:
         return None
     if len(groups) == 1:

@@ -1,4 +1,4 @@
-"""Other processes: active, waiting or forgotten; only far longer idleness is stale."""
+"""Processes other than vLLM: active, waiting or forgotten. People, servers and ranks wait; only far longer idleness is stale."""
 
 from vllm_watch.signals.holders import place, roles, vllm
 from vllm_watch.signals.holders.case import Case
@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """Desktop and MPS server: needed although idle."""
+    """The desktop and the MPS server: needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -54,7 +54,7 @@ def notebook(case: Case) -> Judged | None:
 
 def process(case: Case) -> Judged | None:
     """A program left in a user's session."""
-    in_hand = case.process.state == "t"  # debugged
+    in_hand = case.process.state == "t"  # traced by a debugger: in use
     if in_hand or not place.in_user_session(case.process.cgroup):
         return None
     if roles.may_serve(case.process):
@@ -78,7 +78,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Unknown if never seen to work."""
+    """Active after recent work; unknown if never seen to work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (

@@ -1,4 +1,7 @@
-"""One verdict per holder of GPU memory. Rules in order of precedence; missing data is `unknown`, never stale. Runbook: docs/detectors/stale_vram.md."""
+"""One verdict per holder of GPU memory. Rules are functions in order of precedence; missing data gives `unknown`, never stale.
+
+Runbook: docs/detectors/stale_vram.md.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +14,7 @@ from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, 
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
-"""16 GPUs with 256 processes each."""
+"""16 GPUs with 256 processes each; more is a driver error."""
 
 ABSENT_SECONDS = 60.0
 """One poll may omit a process."""
@@ -29,7 +32,7 @@ RULES: tuple[Rule, ...] = (
 
 
 class HolderJudge:
-    """Holders of one host's GPUs."""
+    """Follows the holders of one host's GPUs; one per series of polls."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -44,7 +47,10 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """`at_s`: on a timeline without steps; `t`: Unix. `answering`: per answering vLLM its engines' PIDs, if visible; None: not asked."""
+        """Judge one poll. `at_s`: on a timeline without steps; `t`: Unix time.
+
+        `answering`: for each answering vLLM of this host its engines' PIDs, if visible; None: not asked.
+        """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

@@ -1,6 +1,10 @@
-"""Idle processes with GPU memory that engines map: ending one ends its engines. vLLM's weight daemon (`vllm preload`; `--load-format ipc_cache`, CUDA IPC),
-NVIDIA's GPU Memory Service (Dynamo), LMCache's and Mooncake's servers. Only command lines show it. Source: vLLM #54921, #56680, #57577;
-ai-dynamo/dynamo #6818; LMCache multiprocess mode."""
+"""Idle processes that hold GPU memory which engines map: ending one ends its engines.
+
+vLLM's weight daemon (`vllm preload`, or its module) holds weights that engines with `--load-format ipc_cache` map by
+CUDA IPC; NVIDIA's GPU Memory Service does so for Dynamo's engines and their shadows; LMCache's and Mooncake's servers
+hold KV. Neither /proc nor NVML shows such mappings: command lines are the only sign.
+Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818; LMCache multiprocess mode.
+"""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +24,7 @@ _REMEDY = "stop the engines that map its memory first, then stop it where it was
 
 
 def borrows(processes: Iterable[ProcessSample]) -> bool:
-    """An engine maps another process's memory."""
+    """Return True if an engine among these maps another process's memory."""
     return any(
         _BORROWS.search(command)
         for process in processes
@@ -29,7 +33,7 @@ def borrows(processes: Iterable[ProcessSample]) -> bool:
 
 
 def lends(case: Case) -> Judged | None:
-    """Weights or KV for engines: never stale."""
+    """It may hold weights or KV for engines: never stale."""
     if case.role == roles.LENDER:
         return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):

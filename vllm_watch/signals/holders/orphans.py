@@ -1,6 +1,11 @@
-"""An engine core or worker without its server. Process 1 may be a healthy parent, and idle engines compute nothing for hours: so its parent died, no GPU
-work since (or none answers for long: an orphan may spin), and no answering engine that it could be. Source: vLLM #55510, #42017, #34643, #43060: the
-core survived as a child of vLLM's launcher."""
+"""An engine core or worker without its server, wherever it was re-parented.
+
+A healthy core in a container may be a child of process 1, and an idle engine computes nothing for hours. So required:
+a sign that the parent died, no GPU work since (or no answering server for long: an orphan may spin on its GPU), and no
+answering engine that it could be.
+Source: vLLM #55510, #42017, #34643, #43060: the API server was killed; the core survived as a child of vLLM's
+launcher, spinning on its queue or asleep.
+"""
 
 from collections.abc import Sequence
 
@@ -10,14 +15,14 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""Idle this much longer than a younger core, ancestors unknown."""
+"""With unknown ancestors, an older core must have been idle this many times longer than a younger one."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
-    """Evidence that its server is gone. `others`: vLLM's on the host's GPUs."""
+    """Return the evidence that its server is gone, or None. `others`: other vLLM processes on the host's GPUs."""
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
-        return None
+        return None  # its server lives
     if track.reparented_s is not None:
         return (
             f"its parent, process {track.ppid}, died; it is now a child of process {process.ppid}"
@@ -34,7 +39,7 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
 
 
 def is_superseded(process: ProcessSample, others: Sequence[ProcessSample]) -> bool:
-    """Another engine may be the one that answers."""
+    """Return True if another engine may be the one that answers."""
     return any(
         other.pid != process.pid
         and other.ppid != process.ppid

@@ -1,8 +1,11 @@
-"""Location by control group. Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman, Docker; systemd.special(7)."""
+"""Location of a process by its control group.
+
+Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
+"""
 
 import re
 
-_DELETED = " (deleted)"  # kernel's, for a removed group
+_DELETED = " (deleted)"  # kernel's suffix for a removed group
 _ID = r"[0-9a-f]{4,64}"
 _POD = re.compile(rf"pod({_ID}(?:[-_]{_ID})*)", re.IGNORECASE)
 _CONTAINER = re.compile(
@@ -10,12 +13,12 @@ _CONTAINER = re.compile(
 )
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
 _USER = re.compile(r"/user-(\d+)\.slice")
-_SHOWN = 12  # as container tools
-_POD_SHOWN = 36  # a UUID, as kubectl
+_SHOWN = 12  # of an id, as container tools show it
+_POD_SHOWN = 36  # a UUID, as kubectl shows it
 
 
 def is_deleted(cgroup: str | None) -> bool:
-    """Removed while in use."""
+    """Return True if the group was removed while in use."""
     return cgroup is not None and cgroup.endswith(_DELETED)
 
 
@@ -28,13 +31,13 @@ def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
     rest = path[pod.end() :] if pod else path
     container = _CONTAINER.search(rest) if pod or "user.slice" not in path else None
     if container is None and "libpod" in path:
-        container = _CONTAINER.search(path)  # a user's own
+        container = _CONTAINER.search(path)  # a user's own container
     name = (container[1] or container[2]) if container else None
     return (pod[1].replace("_", "-") if pod else None), name
 
 
 def in_user_session(cgroup: str | None) -> bool:
-    """A user's slice, not a unit of their systemd."""
+    """Return True if started by a person: in a user's slice, not a unit of their systemd."""
     if not cgroup or "user.slice" not in cgroup or container_of(cgroup)[1]:
         return False
     unit = _UNIT.findall(cgroup)
@@ -42,7 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Then all of the host's processes are visible."""
+    """Return True if outside containers: then all of the host's processes are visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(

@@ -21,33 +21,33 @@ class Limits:
     """Seconds before memory is called stale."""
 
     dead_seconds: float = 30.0
-    """100 GiB are freed within seconds; slow drivers need more."""
+    """An ended process returns 100 GiB within seconds, with a slow driver later."""
 
     stuck_seconds: float = 120.0
-    """Unbroken D; slow disks take less."""
+    """Unbroken uninterruptible sleep (D); slow disks and network file systems take less."""
 
     orphan_seconds: float = 60.0
-    """A worker ends within 40 s of its parent."""
+    """A worker whose parent died finishes its requests and ends within 40 s if it can."""
 
     notebook_seconds: float = 1800.0
-    """Reading or thinking takes people less."""
+    """Unused for half an hour: people who read, think or talk return sooner."""
 
     process_seconds: float = 3600.0
-    """Training waits for data or a disk, not an hour."""
+    """Training waits for data, ranks or a checkpoint's disk, but not for an hour."""
 
     stopped_seconds: float = 600.0
-    """Ctrl-Z or a signal; debugging is done."""
+    """Stopped by Ctrl-Z or a signal; debugging is finished or active again."""
 
     unaccounted_seconds: float = 120.0
-    """At a process's end or start."""
+    """Memory lacks an owner for seconds at a process's end, for an instant at its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """They hold since `since_s` on the timeline."""
+    """A verdict with reasons; they hold since `since_s` on the timeline."""
 
-    verdict: str
-    reason: str | None = None  # slug
+    verdict: str  # VLLM | ACTIVE | STALE | UNKNOWN
+    reason: str | None = None  # slug, if stale
     evidence: tuple[str, ...] = ()
     remedy: str | None = None
     since_s: float | None = None
@@ -55,24 +55,24 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """One process on one GPU."""
+    """One judged process on one GPU."""
 
     process: ProcessSample
     judged: Judged
-    role: str | None = None  # signals.holders.roles
+    role: str | None = None  # of signals.holders.roles; None: not recognised
     age_seconds: float | None = None
-    place: str | None = None
+    place: str | None = None  # container, pod, unit or session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolders:
-    """One GPU or MIG slice; largest first, unknown last."""
+    """One GPU or MIG slice; largest holders first, unknown sizes last."""
 
     gpu: GpuSample
-    holders: tuple[Holder, ...] | None  # None: not reported
-    unaccounted_bytes: int | None  # None: unknown
+    holders: tuple[Holder, ...] | None  # None: not reported by the driver
+    unaccounted_bytes: int | None  # used less all holders; None: unknown
     unaccounted: Judged  # STALE, ACTIVE (ordinary) or UNKNOWN
-    targets: tuple[str, ...] = ()  # now or last
+    targets: tuple[str, ...] = ()  # that run there, now or last
 
     @property
     def stale(self) -> tuple[Holder, ...]:
@@ -87,4 +87,5 @@ class GpuHolders:
 
     @property
     def has_stale(self) -> bool:
+        """Return True if a process or unaccounted memory is stale."""
         return bool(self.stale) or self.unaccounted.verdict == STALE

@@ -1,6 +1,9 @@
-"""A process's role by title and command line. vLLM's V1 titles ("VLLM::EngineCore", "VLLM::Worker_TP0") are cut to 15 bytes in the name; older workers
-are untitled multiprocessing or Ray. Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py;
-vllm/v1/executor/multiproc_executor.py."""
+"""Role of a process by its title and command line.
+
+vLLM's V1 engine sets process titles with setproctitle ("VLLM::EngineCore", "VLLM::Worker_TP0"); the kernel keeps 15
+bytes of it in the name, the command line has all. Workers of older releases are untitled multiprocessing or Ray ones.
+Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
+"""
 
 import re
 from functools import lru_cache
@@ -11,8 +14,8 @@ SERVER = "vllm_server"
 CORE = "vllm_core"
 WORKER = "vllm_worker"
 VLLM_ROLES = (SERVER, CORE, WORKER)
-LENDER = "lender"
-POOL_WORKER = "pool_worker"
+LENDER = "lender"  # of memory that engines map
+POOL_WORKER = "pool_worker"  # of multiprocessing, program unknown
 NOTEBOOK = "notebook"
 DISPLAY = "display"
 MPS = "mps"
@@ -44,7 +47,8 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# They adopt, or compute nothing: never an engine core's parent.
+# Adoptive parents, and launchers that compute nothing: never the
+# original parent of an engine core, a Python program.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -52,7 +56,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""A host's workers share a dozen ancestors' commands."""
+"""All workers of a host share a dozen ancestors' commands."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -86,12 +90,12 @@ def is_vllm_command(command: str) -> bool:
 
 
 def is_vllm_part(command: str) -> bool:
-    """Its parent is vLLM too."""
+    """Return True for an engine core or worker: its parent is vLLM too."""
     return of_command(command) in (CORE, WORKER)
 
 
 def of_process(process: ProcessSample) -> str | None:
-    """A weight daemon's rank may have any worker's title."""
+    """Return its own role; a weight daemon's rank may have any worker's title."""
     own = role(process)
     if own not in (None, POOL_WORKER, WORKER):
         return own
@@ -102,11 +106,11 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """An engine core below it was re-parented."""
+    """Return True if it never computes: an engine core below it was re-parented."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 
 
 def may_serve(process: ProcessSample) -> bool:
-    """It may wait days for requests."""
+    """Return True for a possible server, which may wait days for requests."""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))

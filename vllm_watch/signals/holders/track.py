@@ -1,4 +1,4 @@
-"""History of a holder: last work, parent."""
+"""History of one holder: its last work, and its parent."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,38 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Share of a core. A notebook's heartbeat and runtime threads take 0.1 to 1 %, an event loop 1 %; preparing data or launching kernels 5 %."""
+"""Of one core. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's event loop 1 %; preparing data
+or launching kernels 5 % and more."""
 
 SAME_START_SECONDS = 2.0
-"""Hundredths of a clock adjusted by a second."""
+"""Start times are hundredths of a clock that may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
-"""Later, CPU time must show idleness."""
+"""After a longer gap, CPU time must show idleness, or it restarts."""
 
 DEAD_STATES = frozenset("ZX")
 
 
 @dataclass(slots=True)
 class Track:
-    """On the timeline without steps."""
+    """One process on one GPU. Times are on the timeline without steps."""
 
     first_s: float
     last_s: float
     process: ProcessSample
     ppid: int | None  # first seen
-    idle_s: float  # last CPU or GPU work
-    gpu_idle_s: float
-    state_s: float  # unchanged
-    role: str | None  # signals.holders.roles
-    place: str | None
-    outside: bool  # of containers
-    first_bytes: int | None
-    worked: bool = False
-    work_known: bool = False  # a sign was readable
+    idle_s: float  # last sign of CPU or GPU work
+    gpu_idle_s: float  # last sign of GPU work
+    state_s: float  # since when its state is unchanged
+    role: str | None  # of signals.holders.roles
+    place: str | None  # container, pod, unit or session
+    outside: bool  # known to be in no container
+    first_bytes: int | None  # when first seen
+    worked: bool = False  # ever seen to work
+    work_known: bool = False  # a sign of work was readable
     reparented_s: float | None = None
-    orphaned_s: float | None = None
-    cpu_share: float | None = None  # last interval, in cores
+    orphaned_s: float | None = None  # since when its server seems gone
+    cpu_share: float | None = None  # of the last interval, in cores
 
     def idle_for_s(self) -> float:
         return self.last_s - self.idle_s
@@ -57,7 +58,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 
 
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
-    """The PID is the same process."""
+    """Return True if this PID is the same process."""
     if before.create_time is not None and now.create_time is not None:
         return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
@@ -73,7 +74,7 @@ def is_same(before: ProcessSample, now: ProcessSample) -> bool:
 def follow(
     track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
 ) -> None:
-    """`alone`: the GPU's load is this process's."""
+    """Process one poll. `alone`: the GPU's load is this process's."""
     before, passed_s = track.process, at_s - track.last_s
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
@@ -105,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start; the dead keep theirs."""
+    """Titles are set after the start; a dead process keeps its own."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -1,5 +1,10 @@
-"""GPU memory without a process: used less all holders'. Drivers keep some. Ownerless only if all processes are visible (from R535 a container sees its
-own): left by an ended holder, or lasting excess. Source: sgl-project/sglang #30431 (after a crash), llm-d-fast-model-actuation #720."""
+"""GPU memory without a process: used memory less that of all holders.
+
+A driver keeps some for itself and each context, besides reserved memory. The rest is ownerless only if all processes are
+visible: a container sees its own alone (from R535 on). Counted: memory left by an ended holder; if the host's
+processes are visible, any lasting excess.
+Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
+"""
 
 from dataclasses import dataclass, field
 
@@ -8,32 +13,32 @@ from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNO
 from vllm_watch.signals.holders.words import seconds, size
 
 BASE_BYTES = 256 * 2**20
-"""Persistence and channels: some hundred MiB on the largest."""
+"""Driver's own, with persistence and channels: some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
-"""Page tables and the like."""
+"""Page tables and the like grow with the memory."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Per context, uncharged."""
+"""Per context, not charged to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Least share of an ended holder's memory without an owner."""
+"""Least share of an ended holder's memory now without an owner."""
 
 
 @dataclass(slots=True)
 class Account:
     """Follows one GPU."""
 
-    unaccounted_bytes: int | None = None
-    _over_s: float | None = None  # above the ordinary
-    _least: int = 0
+    unaccounted_bytes: int | None = None  # at the last scrape
+    _over_s: float | None = None  # since when it exceeds the ordinary
+    _least: int = 0  # since then
     _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before the excess
-    _left: tuple[int, ...] = ()  # ended when it began
+    _left: tuple[int, ...] = ()  # pids that ended when it began
 
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """`host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
+        """Process one poll. `host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
@@ -76,7 +81,7 @@ class Account:
 
 
 def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
-    """Ownerless bytes, and bytes by PID; or why unknown."""
+    """Return ownerless bytes, and bytes by PID; or why unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
         return "the used memory, or its holders, are unknown"
@@ -91,7 +96,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
 
 
 def allowance_bytes(gpu: GpuSample) -> int:
-    """Ordinary excess: old drivers include reserved memory in `used`."""
+    """Return the ordinary excess: old drivers include reserved memory in `used`."""
     share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
     reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())

@@ -1,4 +1,4 @@
-"""Only memory left: dead, dying, hidden, or without container."""
+"""Holders reduced to their memory: dead, dying, hidden, or without container."""
 
 from vllm_watch.signals.holders import place, roles
 from vllm_watch.signals.holders.case import Case
@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Endless D, mostly in the driver: cannot be killed."""
+    """Endless uninterruptible sleep, mostly in the driver: cannot be killed."""
     track = case.track
     if case.process.state != "D":
         return None

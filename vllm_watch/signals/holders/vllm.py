@@ -1,4 +1,4 @@
-"""vLLM's processes: living, or orphaned."""
+"""vLLM's own processes: of a living engine, or orphaned."""
 
 from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
@@ -6,16 +6,16 @@ from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Jud
 from vllm_watch.signals.holders.words import seconds, size
 
 LAG_SECONDS = 20.0
-"""A driver's load sample may be a poll old."""
+"""A driver's load sample may be a poll old; later work was requested after the parent died."""
 
 SPINNING_FACTOR = 5.0
-"""Times without an answering server, for an orphan that spins (a collective of dead ranks)."""
+"""Factor of the time without an answering server for an orphan that spins on its GPU (a collective of dead ranks)."""
 
 GROWN_BYTES_MIN = 2**30
-"""vLLM allocates at start; new shapes add some hundred MiB."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
-"""Younger, it may be warming up."""
+"""A younger engine may be loading or warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -32,7 +32,7 @@ def orphan(case: Case) -> Judged | None:
 
 
 def orphaned(case: Case, patience_s: float) -> Judged | None:
-    """A worker of any pool, by its parent."""
+    """Judge a worker of any pool by its parent's fate."""
     track, process = case.track, case.process
     text = orphans.sign(track, case.others, case.limits)
     if text is None:
@@ -50,7 +50,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # The answering server may be its own, unless all have other engines or a younger one runs.
+    # The answering server may be this one's, unless all have other engines or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
@@ -79,7 +79,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """No verdict: it may have woken up."""
+    """Return evidence of growth, not a verdict: it may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []

@@ -1,4 +1,4 @@
-"""Durations and sizes."""
+"""Format durations and sizes for evidence."""
 
 
 def seconds(value: float) -> str:
