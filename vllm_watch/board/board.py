@@ -161,7 +161,7 @@ class Board:
             self.listeners.mark(incident=incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        """Of ended incidents: the engine's, or its server's first."""
+        """Keep charts of ended incidents: the engine's, or its server's first."""
         for incident in (event.incident for event in events if not event.incident.open):
             charts = _charts(entry, incident)
             first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
@@ -188,7 +188,7 @@ class Board:
     def restore_incidents(
         self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
-        """`opened`: by kind."""
+        """`opened`: totals by kind."""
         self.tell(events)
         entry = self.entry(target)
         if entry is not None:
@@ -238,7 +238,7 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Until `unlisten`. Raises TooManyListenersError."""
+        """Subscribe until `unlisten`. Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:

@@ -52,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Raises ValueError."""
+        """Deserialize. Raises ValueError."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
@@ -63,7 +63,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Valid for `seconds`."""
+        """Add a scrape's state, valid for `seconds`."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:
@@ -73,7 +73,7 @@ class Day:
             self._healthy_s[cell] += seconds
 
     def cells(self, t: float) -> Cells:
-        """To the span of `t`."""
+        """Up to and including the span of `t`."""
         last = int(t // CELL_SECONDS)
         first = last - CELLS + 1
         states = (STATES[self._state(number, t)] for number in range(first, last + 1))

@@ -8,7 +8,7 @@ _NEITHER = frozenset({"no_driver"})
 
 @dataclass(slots=True)
 class SourceHealth:
-    """Since the watcher started."""
+    """Calls to one source since the watcher started."""
 
     outcome: str = ""
     last_call_timestamp_seconds: float | None = None
@@ -30,7 +30,7 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """Since the start."""
+    """The state folder since the start."""
 
     folder: str
     ok: bool = True  # last attempt
@@ -39,7 +39,7 @@ class StoreHealth:
     errors: dict[str, int] = field(default_factory=dict)  # by reason
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """None after a success."""
+        """`reason` and `because` are None after a success."""
         self.ok, self.because = reason is None, because
         if reason is None:
             self.last_success_timestamp_seconds = t

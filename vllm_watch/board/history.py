@@ -63,7 +63,7 @@ class History:
             ring.push(t, values)
 
     def ring(self, seconds: float) -> "Ring":
-        """By ring_seconds."""
+        """Return the ring as of ring_seconds."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
     def export(self) -> bytes:
@@ -71,7 +71,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Raises ValueError."""
+        """Deserialize. Raises ValueError."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -100,7 +100,7 @@ class Ring:
         return copy.deepcopy(self)
 
     def export(self) -> bytes:
-        """Count, times, values, oldest first."""
+        """Number of points, times, values, oldest first."""
         width, first = len(CHARTED), self._next
         times = self._times[first:] + self._times[:first]
         values = self._values[first * width :] + self._values[: first * width]
@@ -122,7 +122,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """In the order of CHARTED; NaN is unknown."""
+        """Add a point: values in the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -156,7 +156,7 @@ class Ring:
         return joined
 
     def series(self, now: float) -> Series:
-        """Times, oldest first, and values by signal."""
+        """Return times, oldest first, and values by signal."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
         order = [i for i in order if now - self._times[i] <= self.seconds]

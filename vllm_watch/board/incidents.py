@@ -39,7 +39,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Without an event; return True if it changed."""
+        """Update an open incident without an event; return True if it changed."""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False
@@ -47,7 +47,7 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """Oldest end first."""
+        """Add ended incidents, oldest end first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)
@@ -65,7 +65,7 @@ class Incidents:
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """None if ended too long ago."""
+        """Return it, or None if unknown or ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:

@@ -9,7 +9,7 @@ PAST_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A refusal."""
+    """A refusal by one of the guard's checks."""
 
     gate: str
     text: str
@@ -18,7 +18,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """With its last decision."""
+    """One restart request and its last decision."""
 
     trigger: str
     reason: str
@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptShown:
-    """Current or ended."""
+    """One attempt, current or ended."""
 
     id: str
     state: str
@@ -54,7 +54,7 @@ class AttemptShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """By an operator."""
+    """All restarts are paused by an operator."""
 
     actor: str
     reason: str
@@ -63,7 +63,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPlan:
-    """One target's."""
+    """One target's restarts."""
 
     mode: str
     hook: str
@@ -90,7 +90,7 @@ class RestartCounts:
 
 @dataclass(slots=True)
 class RestartState:
-    """Of the watcher."""
+    """State of the whole watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None

@@ -66,7 +66,7 @@ class Updates:
         self._marked.set()
 
     def take(self) -> Changes:
-        """And clear."""
+        """Return and clear the marks."""
         taken = Changes(
             sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
         )
@@ -90,7 +90,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Raises TooManyListenersError."""
+        """Subscribe. Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",
@@ -115,6 +115,6 @@ class Listeners:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """See Updates.mark."""
+        """Mark for all; see Updates.mark."""
         for updates in self._all:
             updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

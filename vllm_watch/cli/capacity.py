@@ -1,4 +1,4 @@
-"""`vllm-watch capacity`: does a model fit?"""
+"""`vllm-watch capacity`: compute whether a model fits."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 """`vllm-watch probe`: a health check of the local watcher without its configuration: it detects TLS, sends no password (`/-/healthy` needs none) and
-verifies no certificate, as it sends no secrets. Where client certificates are required the server's handshake counts: its event loop produces it."""
+verifies no certificate, as it sends no secrets. If client certificates are required the server's handshake counts: its event loop produces it."""
 
 import argparse
 import contextlib

@@ -119,7 +119,7 @@ def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """NaN, infinities: null."""
+    """NaN and infinities become null."""
     return {
         "vllm": reading.vllm,
         "why_not": reading.why_not,

@@ -120,7 +120,7 @@ def collect_rarely() -> None:
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
-    """In this process."""
+    """Run the daemon in this process."""
     allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()

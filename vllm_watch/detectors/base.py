@@ -133,7 +133,7 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore what was exported `away_seconds` ago on the same timeline; what belongs to a process waits for the first scrape. Raises one of
+        """Restore the state of `away_seconds` ago on the same timeline; a process's state waits for the first scrape. Raises one of
         stored.DAMAGE, changing nothing."""
 
 

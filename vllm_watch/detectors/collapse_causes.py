@@ -174,7 +174,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold. `request_tokens`: of a fresh one. Unknown is all: held pages are no
+    """Return the largest share of the cache that requests waiting for KV may hold. `request_tokens`: of a fresh one. Unknown is all: held pages are not a
     leak."""
     if not block.awaiting_kv:
         return 0.0
@@ -244,7 +244,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
 
 
 def earlier(evidence: Evidence) -> Evidence:
-    """From before recovery."""
+    """Mark evidence from before recovery."""
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 

@@ -17,7 +17,7 @@ SLOW_SECONDS = 15.0
 """Slow blocks, none normal between."""
 
 DEVIATIONS = 2.0
-"""Of the predecessor's steps."""
+"""The predecessor's deviations, which steps must also exceed."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """Two blocks below end it."""

@@ -1,4 +1,4 @@
-"""Slow steps by the GPU: heat, power, a lowered clock, another process. No restart cures these. Process trees tell engines apart: two vLLM on one GPU
+"""Slow steps by the GPU: heat, power, a lowered clock, another process. No restart cures these. Process trees distinguish engines: two vLLM on one GPU
 have the same names."""
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ THROTTLES = frozenset(
 """NVML clock event reasons of trouble; a busy GPU normally hits the software power cap."""
 
 CLOCK_SHARE_MAX = 0.8
-"""Of the maximum SM clock: boost varies by a tenth."""
+"""Share of the maximum SM clock: boost varies by a tenth."""
 
 CAPPED_SHARE = 0.69
 """Usual clock unknown: a healthy H100 in matrix multiplication runs at 1367 of 1980 MHz, limited by 700 W (measured, driver 580.159)."""

@@ -9,13 +9,13 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Of the slowdown's log (1.4 of 2.0 times). It seldom reaches 1: those who wait for the thread do not count."""
+"""Share of the slowdown's log (1.4 of 2.0 times). It seldom reaches 1: threads that wait for the slowest do not count."""
 
 HINTS_RATIO = 0.2
 """No restart from here: a fresh engine would wait too. Less may be an effect: clients retry and pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Of CPU periods: a prefill's start may exhaust one."""
+"""Share of CPU periods: a prefill's start may exhaust one."""
 
 OUTLIVED_SECONDS = 20.0
 """After the neighbour, another cause: smoothed waits fade in five blocks."""
@@ -55,7 +55,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """For the summary."""
+    """Return an addition to the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 

@@ -19,7 +19,7 @@ LOSS_LOG_RATIO = log(1.12)
 """Lasting minutes, it is a loss."""
 
 SIBLINGS_MIN = 2
-"""Of two, neither is the reference."""
+"""With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
 """Bounds the cost of a scrape; spread over ranks and nodes."""

@@ -9,19 +9,19 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Of drafting: prompts differ by the minute."""
+"""Drafting before a usual is known: prompts differ by the minute."""
 
 HALF_LIFE_SECONDS = 3600.0
 """Follows the mix of requests."""
 
 FALLEN = 0.5
-"""Of the usual: another mix cost a third."""
+"""Share of the usual: another mix of requests cost a third."""
 
 USUAL_MIN = 0.2
 """A rarely hitting n-gram drafter loses nothing."""
 
 HOLD_SECONDS = 120.0
-"""Odd prompts end sooner. Not beside a slow engine, whose restart would not cure this."""
+"""Odd prompts end sooner. Skipped if the engine is slow: a restart would not cure this."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """Then it becomes usual."""

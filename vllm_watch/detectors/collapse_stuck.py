@@ -17,7 +17,7 @@ MINUTES = 10
 """No request waits or computes a prompt as long."""
 
 TOKENS_MAX = 1.1
-"""Per request and step; more is speculative decoding, whose yield varies."""
+"""Per request and step; more is speculative decoding: its yield varies."""
 
 _MINUTE_SECONDS = 60.0
 """Healthy requests get many tokens in it."""

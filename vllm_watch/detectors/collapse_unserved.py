@@ -1,4 +1,4 @@
-"""An engine that crawls, or whose every client leaves early: judged without a past."""
+"""An engine that crawls, or that every client leaves early: judged without a past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -9,10 +9,10 @@ CRAWL_STEP_SECONDS = 1.0
 """Such a step reads the weights once: 20 to 60 ms for all GPU memory, 0.5 s if the host's is shared."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Few tokens cost nothing beside the weights."""
+"""Few tokens cost nothing compared with the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Of work, all as slow."""
+"""Work, all of it this slow."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
 """Aborts and time without a finish: not all clients hang up by chance."""

@@ -59,7 +59,7 @@ def rule(consequence: str, yardstick: str) -> Rule:
 
 
 def fulfilled(shift: Shift) -> Sequence[str]:
-    """Consequences beyond a ticket, mildest first."""
+    """Return the consequences beyond a ticket, mildest first."""
     found: list[str] = []
     for each in RULES:
         if each.yardstick == shift.yardstick:

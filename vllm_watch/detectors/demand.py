@@ -38,7 +38,7 @@ RUNNING_SHARE = 0.3
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""Few before, several at once: told to stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
+"""Few before, several at once: the server was stopped (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
 """Then the last demand is unknown."""
@@ -115,7 +115,7 @@ class Demand:
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """Like time without polls."""
+        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:

@@ -31,7 +31,7 @@ class Earlier:
         )  # fmt: skip
 
     def answers(self, at_s: float, reading: Reading | None, *, refused: bool) -> None:
-        """`refused`: until now."""
+        """`refused`: it did until now."""
         self.answered_s = at_s
         self.refuses = self.refuses or refused
         if reading is not None and reading.server.process_start_time is not None:

@@ -24,7 +24,7 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Older ones tell little of today's server."""
+"""Older ones are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
 
@@ -51,7 +51,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
-    """Raises one of stored.DAMAGE."""
+    """Return the variables. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
     variables["_earlier"] = Earlier.restored(state.get("earlier"))
     demand = Demand.restored(stored.mapping(state["demand"]))

@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """Called dead, and a token moved."""
+    """It was called dead, and a token moved."""
     return Verdict(
         state=FIRING,
         kind=KIND,

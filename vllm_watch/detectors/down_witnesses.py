@@ -93,7 +93,7 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
 
 
 def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Against a hang."""
+    """Return evidence against a hang if it was busy."""
     text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
     return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 
@@ -104,13 +104,13 @@ def healthy(health: Call | None) -> bool:
 
 
 def health_failed(looks: int) -> Evidence:
-    """/health reported a dead core."""
+    """/health reported a dead engine core."""
     text = f"/health failed {looks} times in a row"
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Of an unintended end. `dead_s`: last failed check."""
+    """Return evidence of an unintended end. `dead_s`: last failed check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"
@@ -119,7 +119,7 @@ def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
 
 
 def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
-    """Of an intended end."""
+    """Return evidence of an intended end."""
     drained = demand.drained
     said = [drained] if drained is not None else []
     if told_to_end:
@@ -129,7 +129,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Of a slow start. `began_s`: first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: first poll without an answer."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -159,7 +159,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """No start succeeds beside a stale engine core's memory."""
+    """No start succeeds without a stale engine core's memory."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -167,7 +167,7 @@ def left_behind(core: str | None) -> tuple[Evidence, ...]:
 
 
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
-    """No user is affected."""
+    """Return evidence that no user is affected."""
     if not demand.known:
         text = "it was not scraped for a while before: it may have been stopped on purpose"
         return (Evidence(name="requests_in_flight", value=None, text=text),)
@@ -186,7 +186,7 @@ def turned_away(observation: Observation) -> bool:
 
 
 def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
-    """A duration as evidence."""
+    """Return a duration as evidence."""
     return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)
 
 

@@ -37,7 +37,7 @@ _KV = "kv_transfer"
 
 
 class Settings(BaseModel):
-    """How many must fail, how long."""
+    """How many requests must fail, and for how long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -45,22 +45,22 @@ class Settings(BaseModel):
     """At half every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer fails those in flight at once."""
+    """A restarted peer fails requests in flight at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
     """Clients retry and meet it again."""
 
     some_seconds: float = Field(60.0, gt=0)
-    """A mishap is shorter."""
+    """A mishap does not last a minute."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
     """Two of a hundred is a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """Fewer may be odd requests, retried."""
+    """One or two may be odd requests, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """CUDA errors kill a process sooner."""
+    """A process dies of a CUDA error sooner, if at all."""
 
 
 class Detector:
@@ -157,7 +157,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """The log is this process's, whose CUDA errors last. An Xid may be of another's GPU: `gpu_fault` advises."""
+        """The log is this process's: a CUDA error lasts. An Xid may be of another's GPU: `gpu_fault` advises."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

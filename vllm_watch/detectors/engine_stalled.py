@@ -60,7 +60,7 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 """As the only sign: idle proxies open a few spares."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Chance explains so many missed finishes once in 20,000 (e^-10)."""
+"""Chance explains this many missed finishes once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
 """Per missed finish: requests arrived nevertheless."""
@@ -294,7 +294,7 @@ class Detector:
     def _want_canary(
         self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
     ) -> None:
-        """A found stall is not urgent; a working engine's counters tell more."""
+        """A found stall is not urgent; a working engine's counters show more."""
         progress, failures = view.progress[name], engine.canary_failures
         doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
@@ -331,7 +331,7 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # A canary tells if clients or the engine are gone; those that wait may be cut off by the network.
+        # A canary shows if clients or the engine are gone; others that wait may be cut off by the network.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)

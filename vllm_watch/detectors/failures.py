@@ -11,13 +11,13 @@ WINDOW_SECONDS = 30.0
 """After hours without errors, errors of a quarter minute fill half."""
 
 ENDS_MIN = 10.0
-"""In the window."""
+"""Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""Enough if all failed."""
+"""These suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
-"""Without any for so long, clients have stopped."""
+"""Older ends are dropped; after this long without any, clients have stopped."""
 
 PRESENT_SECONDS = 15.0
 """Without a failure, before a served request is recovery."""
@@ -43,7 +43,7 @@ class Ends(NamedTuple):
     asked: float = 0.0  # max_tokens known
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
-    short: float = 0.0  # one token where more were allowed
+    short: float = 0.0  # one token though more were allowed
     cut: float = 0.0  # `length` far below max_tokens
 
     @property
@@ -60,7 +60,7 @@ class Ends(NamedTuple):
 
 
 def growth(then: Ends, now: Ends) -> Ends:
-    """The growth of each counter."""
+    """Return the growth of each counter."""
     return Ends(*map(sub, now, then))
 
 
@@ -84,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Failed before an engine saw them."""
+    """Return failures before an engine saw the request."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -197,7 +197,7 @@ class Failures:
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:
-        """`doubtful`: as failed."""
+        """`doubtful`: count those as failed."""
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
         return failed / (failed + self.window.done) if failed else 0.0
 

@@ -76,7 +76,7 @@ class LongPrompts:
         self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        """`request_tokens`: of a fresh one."""
+        """`request_tokens`: of a request when fresh."""
         keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
         if not block.prompts or block.prompted is None or request_tokens is None:

@@ -22,13 +22,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """Missing this often, without an error."""
+    """Without an error a GPU must be missing this often."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """Reported once; consequences follow within a minute."""
+    """An Xid is reported once; its consequences follow within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
-    """Five minutes are one burst."""
+    """Memory errors within five minutes are one burst."""
 
 
 _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")

@@ -37,13 +37,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Growth that levels off within hours slows in it."""
+    """Growth that levels off within hours slows visibly in this time."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Healthy servers move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Of resident memory: 100 GiB (weights in host memory) move by more."""
+    """Share of resident memory: 100 GiB (weights in host memory) move by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
     """Last part ÷ first. Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
@@ -52,23 +52,23 @@ class Settings(BaseModel):
     """Per third: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """It ends below this share of the slope."""
+    """The finding ends below this share of the slope."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
     """vLLM's multi-modal cache has 4 GiB per process (--mm-processor-cache-gb), and allocators lose a quarter: a restart would only empty it."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """Less is not worth aborted requests."""
+    """A restart must free this: less is not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """Most services have a quiet hour a day."""
+    """Advised if memory lasts no longer: most services have a quiet hour a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
     """Assumed: hosts of one small GPU (L4, A10) begin at 16 to 32 GiB. A process above half of it may double."""
 
 
 BIN_SECONDS = 60.0
-"""Each one's minimum: momentary needs are no growth."""
+"""Each one's minimum: momentary needs are not growth."""
 
 BINS_SHARE_MIN = 0.8
 """Minutes that must be seen."""

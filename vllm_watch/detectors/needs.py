@@ -29,7 +29,7 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """By slug."""
+    """Return all by slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}

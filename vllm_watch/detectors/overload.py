@@ -1,4 +1,4 @@
-"""A lasting queue: too much work, or requests held up. Source: vLLM's advice on `num_requests_waiting`. Runbook: docs/detectors/overload.md"""
+"""A lasting queue: too much work, or requests held up. Source: vLLM's advice on `num_requests_waiting`. Runbook: docs/detectors/overload.md."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue lasts if it needs ten minutes more."""
 
 DRAIN_SHARE = 0.3
-"""Of the delay, at its end."""
+"""It ends when the queue needs only this share of the delay."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
@@ -60,7 +60,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Beyond the ten seconds of users (Nielsen, 1993) and bursts on a sufficient engine."""
+    """Wait of a new request: users leave after ten seconds (Nielsen, 1993), and bursts delay a sufficient engine too."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """Bursts end before an operator could act."""
@@ -168,7 +168,7 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """If it cannot have drained and filled meanwhile."""
+        """Restore the queue if it cannot have drained and filled meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
@@ -210,7 +210,7 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """It shrinks not, or too slowly."""
+        """The queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True

@@ -36,7 +36,7 @@ class Judge(Protocol):
         """Return the learnt state as plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Of this very process. Raises one of stored.DAMAGE."""
+        """Restore this very process's state. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
@@ -45,7 +45,7 @@ STATE_VERSION = 2
 """Others are ignored."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Later, another time of day brings other requests; a minute measures anew."""
+"""Later, another time of day brings other requests; a minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
@@ -61,7 +61,7 @@ class PerEngine(Generic[J]):
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Restored state is kept until the server answers."""
+        """Until the server answers, restored state is kept."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),

@@ -39,7 +39,7 @@ class Settings(BaseModel):
     """A worker exits within 40 s of its parent."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users who read or think return sooner."""
+    """Reading or thinking takes users less."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data or a disk, not an hour."""

@@ -76,7 +76,7 @@ class Engine:
 
 
 def export_state(engine: Engine) -> dict[str, Any]:
-    """Plain values."""
+    """Return it as plain values."""
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
@@ -125,7 +125,7 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
 
 
 def canary_outcome(canary: CanaryCall) -> str:
-    """One of CANARY_OUTCOMES."""
+    """Return one of CANARY_OUTCOMES."""
     if canary.outcome is not None:
         return canary.outcome
     if canary.ok:
@@ -134,7 +134,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """From an ended silence."""
+    """Learn from an ended silence."""
     if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
@@ -180,7 +180,7 @@ def gpus_idle(view: View) -> bool:
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Besides its counters; True supports a hang."""
+    """Return all evidence besides its counters, with whether it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -220,7 +220,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
 def evidence_for(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
 ) -> tuple[Evidence, ...]:
-    """Of a stall."""
+    """Return the evidence of a stall."""
     longest = f"longest pause so far: {survived_s:.0f} s"
     since = " since the first unanswered canary" if engine.canary_failures else ""
     progress, running, waiting = (
@@ -255,7 +255,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Against a stall, or for waiting. `limit_s`: of a restart; None: never."""
+    """Return evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

@@ -1,6 +1,6 @@
 """An engine that does far less than when fresh, at equal load: step time, and work at this KV cache usage; else against siblings and the previous
 process. Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py. Runbook:
-docs/detectors/throughput_collapse.md"""
+docs/detectors/throughput_collapse.md."""
 
 from collections.abc import Sequence
 from math import exp
@@ -20,7 +20,7 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Thresholds are learnt, or in signals/baseline.py."""
+    """Nothing to tune: thresholds are learnt, or in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -75,7 +75,7 @@ async def json_answer(request: web.Request, text: str) -> web.Response:
 
 
 def refusal(status: int, error: str, remedy: str) -> web.Response:
-    """Cause and remedy."""
+    """Return cause and remedy as JSON."""
     body = to_json({"error": error, "remedy": remedy}).encode()
     return TimedResponse(status=status, body=body, content_type="application/json")
 
@@ -90,7 +90,7 @@ def _accepts_gzip(header: str) -> bool:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Routing errors: 404, 405, 413."""
+    """Answer routing errors (404, 405, 413) as JSON."""
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):

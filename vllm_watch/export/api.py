@@ -73,7 +73,7 @@ class Api:
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """OpenMetrics if preferred."""
+        """Prefer OpenMetrics if the client does."""
         openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
         body = render(self._board, self._own, openmetrics=openmetrics)
         return await answer(request, body, OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
@@ -82,7 +82,7 @@ class Api:
         return await answer(request, b"healthy\n", _TEXT)
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """503 with the reason until there are results."""
+        """Answer 503 with the reason until there are results."""
         reason = self._ready()
         if reason is None:
             web_trouble = self._board.web.because if self._board.web else None
@@ -120,7 +120,7 @@ class Api:
         )
 
     async def incident(self, request: web.Request) -> web.StreamResponse:
-        """?debug=true: with the steps to its verdict."""
+        """Serve an incident, with ?debug=true also the steps to its verdict."""
         name, debug = request.match_info["id"], request.query.get("debug") == "true"
         found = self._status.incident(name, debug=debug)
         if found is None:
@@ -132,7 +132,7 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """Of a target, engine or incident."""
+        """Serve the charts of a target, engine or incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -153,7 +153,7 @@ class Api:
         return await json_answer(request, found)
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
-        """The last minutes as a trace."""
+        """Serve a target's last minutes as a trace."""
         target = request.query.get("target", "")
         if target not in self._board.targets:
             return _no_target(target)
@@ -236,7 +236,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """An incomplete download must not look like a short file."""
+    """An incomplete download must not seem to be a short file."""
     if request.transport is not None:
         request.transport.abort()
 

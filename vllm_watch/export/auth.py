@@ -43,7 +43,7 @@ class Auth:
         return bool(self._tokens)
 
     def actor(self, request: web.Request, right: str) -> str | web.Response:
-        """The token's name, or a refusal."""
+        """Return the token's name, or a refusal."""
         caller = request.remote or "unknown"
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None

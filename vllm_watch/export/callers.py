@@ -19,7 +19,7 @@ _OF_CLIENTS = re.compile(
     r"|expect|from|host|keep-alive|last-event-id|origin|pragma|priority|range|referer|save-data|te|trailer|transfer-encoding"
     r"|upgrade|upgrade-insecure-requests|user-agent|x-prometheus-scrape-timeout-seconds|x-requested-with"
 )
-"""Of curl, browsers, probes and Prometheus, lower case."""
+"""Headers that curl, browsers, probes and Prometheus send, in lower case."""
 
 PORT_MAX = 65_535
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{0,253})(?::([0-9]{1,5}))?")
@@ -27,7 +27,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Loopback without a proxy."""
+    """Return True for loopback without a proxy."""
     return not is_proxied(request) and is_loopback(request.remote or "")
 
 
@@ -46,7 +46,7 @@ def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
 
 
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
-    """Against other Hosts and cross-site changes."""
+    """Make the middleware against other Hosts and cross-site changes."""
     hosts = allowed_hosts(bound, names)
     # Anyone can point a name at us; an address was typed.
     by_address = not is_loopback(bound)
@@ -100,6 +100,6 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Of a HOST:PORT."""
+    """Return the host of a HOST:PORT."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

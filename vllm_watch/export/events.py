@@ -26,7 +26,7 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Until the page leaves, stops reading, or the server stops."""
+        """Stream until the page leaves, stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:

@@ -32,7 +32,7 @@ class Evidence:
         self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
-        """By name."""
+        """Return the files by name."""
         parts = {
             "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
             "target.json": _once(self._status.target(target) or "null"),
@@ -45,7 +45,7 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Of a hung core or API."""
+        """Return stacks of a hung core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None

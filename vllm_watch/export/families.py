@@ -75,7 +75,7 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
 
 
 def _usual(values: list[_Value]) -> _Value | None:
-    """Of at least three."""
+    """Return the value of at least three."""
     value, times = Counter(values).most_common(1)[0]
     return value if times >= _USUAL and value else None
 

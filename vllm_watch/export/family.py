@@ -70,7 +70,7 @@ def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:
-    """At most LABEL_VALUES_MAX keys."""
+    """Make a series per key, at most LABEL_VALUES_MAX."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series | None:
@@ -83,7 +83,7 @@ def by_label(path: str) -> Callable[[Any], Series | None]:
 
 
 def quantiles(path: str) -> Callable[[Any], Series]:
-    """Of a signals.records.Quantiles."""
+    """Make the series of a signals.records.Quantiles."""
     get = attrgetter(path)
 
     def read(row: Any) -> Series:

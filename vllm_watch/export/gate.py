@@ -29,11 +29,11 @@ class Probes(Protocol):
 
     @property
     def liveness_asked_seconds(self) -> float | None:
-        """None: none yet."""
+        """Return seconds since the last one; None: none yet."""
 
     @property
     def starts(self) -> tuple[float, ...]:
-        """Unix, of containers that probed lately."""
+        """Unix starts of the containers that probed lately."""
 
 
 class Gatekeeper(Protocol):
@@ -56,7 +56,7 @@ class GateApi:
         self._targets = targets
 
     def routes(self) -> list[web.RouteDef]:
-        """Read-only."""
+        """All are read-only."""
         return [
             web.get("/gate/{which:liveness|readiness}", self._answer),
             web.get("/gate/probes", self._probes),

@@ -83,7 +83,7 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
 
 
 def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Per holder."""
+    """Return each holder's verdict."""
     holders = judged.holders if judged is not None else None
     return {each.process.pid: each.judged.verdict for each in holders or ()}
 

@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 Known = Callable[[web.Request], str | None]
-"""Of a caller without token; None: needs one."""
+"""Name of a caller without token; None: needs one."""
 
 
 class Guarded:
@@ -67,6 +67,6 @@ class Guarded:
 
 
 def guard_of(request: web.Request) -> Guarded | None:
-    """Of the route."""
+    """Return the requested route's wrapper."""
     owner = getattr(request.match_info.handler, "__self__", None)
     return owner if isinstance(owner, Guarded) else None

@@ -66,7 +66,7 @@ class Listener:
         ]
 
     async def stop(self) -> None:
-        """Open requests are finished."""
+        """The server finishes open requests."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -74,7 +74,7 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """A complete head."""
+        """Note a complete head."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True

@@ -39,16 +39,16 @@ class Operators(Protocol):
         """Approve the restart that an incident waits for."""
 
     async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
-        """For this incident."""
+        """Prevent restarts for this incident."""
 
     async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
-        """`minutes` None: until resumed."""
+        """Pause restarts; `minutes` None: until resumed."""
 
     async def resume(self, caller: Caller, reason: str) -> Reply:
-        """Also close breakers."""
+        """End a pause, close breakers."""
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        """Alertmanager's webhook."""
+        """Take Alertmanager's webhook."""
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]

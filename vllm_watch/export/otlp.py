@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 async def pushing(board: Board, settings: OtlpSettings) -> None:
-    """Until cancelled; at once without a collector or exporter."""
+    """Push until cancelled; return at once without a collector or exporter."""
     if settings.endpoint is None:
         return
     try:

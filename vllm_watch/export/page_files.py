@@ -14,13 +14,13 @@ TYPES = {
 
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
-    """By name."""
+    """Return the page's files by name."""
     return _of("page")
 
 
 @lru_cache(maxsize=1)
 def runbooks() -> dict[str, bytes]:
-    """By name, rendered by docs/generate_runbooks.py."""
+    """Return the runbooks by name; docs/generate_runbooks.py renders them."""
     return _of("runbooks")
 
 
@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Of the page."""
+    """Return the page's digest."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -48,7 +48,7 @@ class Passwords:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by address
 
     async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
-        """Raises TooManyError."""
+        """Return the user, or None. Raises TooManyError."""
         given = credentials(header)
         if given is None:
             return None
@@ -100,7 +100,7 @@ class Passwords:
 
 
 def credentials(header: str) -> tuple[str, bytes] | None:
-    """Of Basic Authorization."""
+    """Parse a Basic Authorization header."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic" or len(text) > HEADER_CHARACTERS_MAX:
         return None

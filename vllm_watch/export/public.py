@@ -52,7 +52,7 @@ class Public:
 
 
 def page(board: Board, t: float) -> str:
-    """As HTML."""
+    """Return the view as HTML."""
     entries = sorted(board.targets.values(), key=lambda entry: entry.target.name)[:TARGETS_MAX]
     ill = sum(not _serves(entry) for entry in entries)
     headline = f"{ill} of {len(entries)} services disturbed" if ill else "All services are up"

@@ -1,4 +1,4 @@
-"""Why an incident is not critical, what advice lacks."""
+"""Why an incident is not critical, and why no restart is advised."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ _BY_CAUSE: Mapping[str, str] = {
 
 
 def of_severity(incident: Incident) -> str:
-    """Of an active warning."""
+    """Return why an active warning is not critical, else ""."""
     if incident.severity != "ticket" or not incident.open or incident.recovering:
         return ""
     last = incident.way[-1] if incident.way else None
@@ -36,7 +36,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def of_restart(incident: Incident) -> str:
-    """ "" if unknown or advised."""
+    """Return what the advice lacks; "" if unknown or advised."""
     last = incident.way[-1] if incident.way else None
     if incident.restart_advised or not last or not last.next_rule.startswith(_RESTART_NEEDS):
         return ""

@@ -106,7 +106,7 @@ class Server:
         return 0 if self._listener is None else len(self._listener)
 
     def take(self) -> None:
-        """Connections wait until served. Raises ServeError, ConfigError."""
+        """Bind; connections wait until served. Raises ServeError, ConfigError."""
         self._web.open()
         self._bound = bind(self._host, self.port)
         self.port = self._bound.getsockname()[1]
@@ -132,7 +132,7 @@ class Server:
         self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
     async def stop(self) -> None:
-        """Responses get a moment."""
+        """Streams end, other responses get a moment."""
         if self._keeping_up is not None:
             self._keeping_up.cancel()
             await asyncio.gather(self._keeping_up, return_exceptions=True)

@@ -41,7 +41,7 @@ LEFT_OUT = {
 
 
 def plain(value: object) -> object:
-    """For json.dumps."""
+    """Convert a record for json.dumps."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -64,7 +64,7 @@ def _field_names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
 
 
 def to_json(value: object) -> str:
-    """Compact, without NaN."""
+    """Return compact JSON without NaN."""
     return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
 
 
@@ -136,7 +136,7 @@ class Status:
         return to_json({"incidents": found})
 
     def incident(self, name: str, *, debug: bool = False) -> str | None:
-        """With `debug` the steps to its verdict."""
+        """Return an incident, with `debug` also the steps to its verdict."""
         found = self._board.incidents.find(name)
         if found is None:
             return None
@@ -290,7 +290,7 @@ def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
 
 
 def in_a_line(board: Board, url: str) -> str:
-    """Targets and troubles."""
+    """Return one line of targets and troubles."""
     entries = board.targets.values()
     looked_at = [entry.signals for entry in entries if entry.signals is not None]
     answer = sum(signals.up for signals in looked_at)

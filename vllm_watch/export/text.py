@@ -26,7 +26,7 @@ Rows = Sequence[tuple[str, Any]]  # scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
-    """`own`: the watcher's process metrics."""
+    """Return the body; `own`: the watcher's process metrics."""
     rows = _rows(board)
     parts: list[str] = []
     for family in FAMILIES:
@@ -40,7 +40,7 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """By an Accept header."""
+    """Return True if an Accept header prefers OpenMetrics."""
     best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for item in accept.split(","):
         media, *parameters = (part.strip() for part in item.split(";"))

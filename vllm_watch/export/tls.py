@@ -17,7 +17,7 @@ _NO_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # TLS 1.2's default
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """None: no TLS. Raises ConfigError."""
+    """Return the TLS context; None: no TLS. Raises ConfigError."""
     if settings.cert_file is None or settings.key_file is None:
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

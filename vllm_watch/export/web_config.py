@@ -35,7 +35,7 @@ class _Used:
 
 
 def check(path: Path) -> WebSettings:
-    """Raises ConfigError."""
+    """Read and check the file. Raises ConfigError."""
     return _load(path).settings
 
 
@@ -62,7 +62,7 @@ class WebConfig:
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Raises ConfigError."""
+        """Read it once. Raises ConfigError."""
         if self._path is not None and not self._seen:
             self._use(_load(self._path))
 

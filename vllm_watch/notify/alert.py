@@ -38,7 +38,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """As JSON."""
+    """Return the alert as JSON."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t
@@ -49,7 +49,7 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Raises one of stored.DAMAGE."""
+    """Return the stored alert. Raises one of stored.DAMAGE."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(

@@ -26,7 +26,7 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are no secrets."""
+"""Shorter parts are not secrets."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
@@ -202,7 +202,7 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """The last line."""
+        """Return the last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)

@@ -34,7 +34,7 @@ class Sent:
 
 
 class Report(NamedTuple):
-    """Of NotifierHealth."""
+    """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (the queue changed)
     number: int  # tries or notifications
@@ -59,7 +59,7 @@ class Notifier(Protocol):
     """One channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Within timeout_seconds. Raises only CancelledError."""
+        """Send it within timeout_seconds. Raises nothing but CancelledError."""
 
     def check(self) -> list[Finding]:
-        """Files, variables, libraries."""
+        """Check files, variables and libraries without sending."""

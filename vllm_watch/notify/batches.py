@@ -79,12 +79,12 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """A begun message's."""
+    """Rebuild a begun message's batch."""
     return _batch(_groups(waiting))
 
 
 def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
-    """Expired or above WAITING_MAX."""
+    """Return those expired or above WAITING_MAX."""
     old: list[Notification] = []
     kept: list[Notification] = []
     for each in waiting:

@@ -38,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """`lasting`: open to notifiers."""
+        """`lasting`: those that notifiers know as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -61,7 +61,7 @@ class BoardAlerts:
         return found
 
     def ended(self, alert: Alert) -> Alert | None:
-        """None: not known yet."""
+        """Return its end; None: not known yet."""
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:

@@ -23,13 +23,13 @@ AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
 """Doubled per try, 50-100 % jitter: watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Of the receiver's Retry-After."""
+"""Limit for the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
 """Beyond timeout_seconds it is cancelled."""
 
 REFUSALS_MAX = 3
-"""Of a refused message (400, 413, 415, 422), which must not block the queue."""
+"""Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:

@@ -12,7 +12,7 @@ from vllm_watch.settings.notifications import (
 
 
 def make(settings: NotifierSettings, tools: Tools) -> Notifier:
-    """By its settings."""
+    """Make the notifier."""
     if isinstance(settings, WebhookNotifier):
         return webhook.Notifier(settings, tools)
     assert isinstance(settings, AppriseNotifier)  # noqa: S101 - there is no other kind
@@ -20,7 +20,7 @@ def make(settings: NotifierSettings, tools: Tools) -> Notifier:
 
 
 def check(settings: AnyNotifier, tools: Tools) -> list[Finding]:
-    """Without sending."""
+    """Check its requirements without sending."""
     if isinstance(settings, KubernetesEvents):
         return kubernetes_events.check(settings, tools)
     return make(settings, tools).check()

@@ -45,7 +45,7 @@ class Events:
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Per pod; returns at once."""
+        """Queue an Event per pod; returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -64,7 +64,7 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """Queued ones are lost."""
+        """Stop; queued events are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -109,7 +109,7 @@ class Events:
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
-    """Raises KubernetesError without an answer."""
+    """Write an Event. Raises KubernetesError if there is no answer."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
     found = await api.get(f"{folder}/pods/{name}")
@@ -120,7 +120,7 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """By the pod's uid, as kubectl."""
+    """Refers to the pod by uid, as kubectl does."""
     incident = event.incident
     key = "\n".join((incident.id, event.event, incident.cause, incident.severity, uid))
     name = f"{pod[:_POD_NAME_MAX]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -159,7 +159,7 @@ def _message(event: IncidentEvent) -> str:
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
-    """Access to the API."""
+    """Check the access to the API."""
     if settings.pod.startswith("$") and not _own_pod(settings, tools):
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]
@@ -171,7 +171,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Of our own pod unless one is named."""
+    """Write a test Event, of our own pod unless one is named."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

@@ -20,7 +20,7 @@ KEPT_SECONDS = 86400.0
 """After its end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""Of all notifiers, 2 KB each; the oldest over go first."""
+"""All notifiers' together, 2 KB each; the oldest that are over go first."""
 
 
 class Ledger:
@@ -52,7 +52,7 @@ class Ledger:
     # --- queries
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """Oldest first."""
+        """Return this alert's, oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
@@ -64,12 +64,12 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Oldest first."""
+        """Return queued ones, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
     def sent_t(self, notifier: str, now_t: float) -> list[float]:
-        """The last hour's."""
+        """Return the times of the last hour's messages."""
         recent = {
             each.message: each.sent_t
             for each in self._all(notifier)
@@ -78,7 +78,7 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """Not yet reported."""
+        """Return the drops not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -95,19 +95,19 @@ class Ledger:
         self._put([Notification(notifier=notifier, name=name, t=t, alert=alert)])
 
     def renew(self, notifier: str, alert: Alert) -> None:
-        """Not in begun messages."""
+        """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
                 self._hold(replace(each, alert=alert))  # the disk can wait
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """To a message begun (None: surely not sent)."""
+        """Assign to a message begun now (None: it surely was not sent)."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """`dropped`: their number was in it."""
+        """`dropped`: those whose number it contained."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -115,7 +115,7 @@ class Ledger:
         self._put(replace(each, message=DROPPED, sent_t=t) for each in notifications)
 
     def withdraw(self, notifier: str, alert_id: str) -> None:
-        """Not in begun messages."""
+        """Delete this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert_id):
             del self._of[notifier][alert_id][each.name]
             self._dirty[each.key] = None
@@ -156,7 +156,7 @@ class Ledger:
     # --- disk
 
     async def flush(self) -> None:
-        """Failed ones stay pending."""
+        """Write pending changes; failed ones stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

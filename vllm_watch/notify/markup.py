@@ -11,7 +11,7 @@ _MENTION = re.compile(r"@(?=\w)")
 
 
 def clean(text: str, characters_max: int) -> str:
-    """One line without secrets."""
+    """Return one line without secrets."""
     words = redacted(" ".join(visible_lines(beginning(text, 2 * characters_max + 200)).split()))
     line = " ".join(map(_without_tail, words.split(" ")))
     return line if len(line) <= characters_max else line[: characters_max - 1].rstrip() + "…"
@@ -23,5 +23,5 @@ def _without_tail(word: str) -> str:
 
 
 def markdown(line: str) -> str:
-    """After `clean`."""
+    """Escape a cleaned line."""
     return _MENTION.sub("@\u200b", _MARKS.sub(r"\\\1", line))

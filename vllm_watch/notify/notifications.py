@@ -69,13 +69,13 @@ class Notifications:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Targets must be known."""
+        """The targets must be known."""
         await self._ledger.open()
         await self.configure(self._settings)
         self._task = asyncio.create_task(self._run(), name="notifications")
 
     async def configure(self, settings: NotificationsSettings) -> None:
-        """Unchanged ones keep running."""
+        """Unchanged notifiers keep running."""
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
@@ -122,7 +122,7 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """The next run sends the queue."""
+        """Stop soon; the next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -17,7 +17,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
-"""Older restart steps are no news to a new notifier."""
+"""An older restart step is not news to a new notifier."""
 
 
 def due(

@@ -30,7 +30,7 @@ class NotifySwitch:
         self._notifications: Notifications | None = None
 
     async def start(self) -> None:
-        """Targets must be known."""
+        """The targets must be known."""
         settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
@@ -48,7 +48,7 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        """Raises WatchError for unknown names."""
+        """Raises WatchError if the name is unknown."""
         from vllm_watch.notify.trial import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)

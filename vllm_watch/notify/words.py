@@ -96,7 +96,7 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """Not to be mistaken for an alert."""
+    """Return a test message, not to be mistaken for an alert."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
@@ -227,7 +227,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """One sentence."""
+    """Return one sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -237,7 +237,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Under runbooks_url, else the daemon's, else the repository's path."""
+    """Under runbooks_url, else in the daemon, else the repository's path."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -249,12 +249,12 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """With the day: messages are read late."""
+    """Format with the day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
 def page(url: str, target: str) -> str:
-    """At the target."""
+    """Return the status page's address at the target."""
     return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 

@@ -30,7 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Same for all spellings of this host; "" for a pod, whose address gets reused."""
+        """Same for all spellings of this host; "" for a pod: its address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")

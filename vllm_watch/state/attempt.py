@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All targets whose hooks it calls, its own first."""
+        """All targets with the hooks that it calls, its own first."""
         return (self.target, *(self.gang or ()))
 
     @property

@@ -35,7 +35,7 @@ class Advised(NamedTuple):
 
 
 def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
-    """Raises WatchError."""
+    """Print the advice. Raises WatchError."""
     if trace is not None and engine_log is not None:
         raise WatchError("--trace with --engine-log", "use --trace or --engine-log, not both")
     if trace is not None:

@@ -11,13 +11,13 @@ _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
 def hub_home(environment: Mapping[str, str]) -> Path:
-    """The hub client's."""
+    """Return the hub client's folder."""
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
 
 
 def hub_cache(environment: Mapping[str, str]) -> Path:
-    """Downloads."""
+    """Return its download cache."""
     return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
 
 
@@ -40,7 +40,7 @@ def _first_line(path: Path) -> str:
 
 
 def size(path: Path) -> int:
-    """0 if missing or a broken link."""
+    """Return 0 if missing or a broken link."""
     try:
         return path.stat().st_size
     except OSError:

@@ -47,7 +47,7 @@ class Command(Protocol):
 
 
 def load(name: str) -> Command:
-    """By name."""
+    """Import the module of a command."""
     gc.disable()  # imports make no garbage
     try:
         _import_structlog_alone()

@@ -46,7 +46,7 @@ class Connection:
         return made
 
     def headers(self) -> dict[str, str]:
-        """Raises WatchError."""
+        """Return the basic auth header. Raises WatchError."""
         if self.credentials_file is None:
             return {}
         text = secret_of("--credentials-file", self.credentials_file)
@@ -75,7 +75,7 @@ def add_daemon(
 def of(
     arguments: argparse.Namespace, default_url: str = DEFAULT_URL, *, option: str = "--url"
 ) -> Connection:
-    """By command line, else environment; `option` gave the URL. Raises WatchError."""
+    """Return the command line's, else the environment's; `option` gave the URL. Raises WatchError."""
     url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise WatchError(f"{option}: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
@@ -91,7 +91,7 @@ def of(
 
 
 def secret_of(argument: str, file: Path) -> str:
-    """Its only line. Raises WatchError."""
+    """Return a secret's only line. Raises WatchError."""
     try:
         text = regular_file.read(file, _FILE_BYTES_MAX, if_exposed="refused").decode().strip()
     except (OSError, ValueError) as error:

@@ -48,7 +48,7 @@ def minutes(text: str) -> float:
 
 
 def path(*parts: str) -> str:
-    """In the API."""
+    """Return the API path."""
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 

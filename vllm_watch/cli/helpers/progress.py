@@ -36,7 +36,7 @@ class Progress:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """While a slow body runs."""
+    """Show `text` while a slow body runs."""
     progress = Progress()
     timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
     timer.daemon = True

@@ -37,7 +37,7 @@ def record(
     bytes_max: int,
     tls: Mapping[str, str],
 ) -> None:
-    """Until a signal or limit; `tls`: keys of `tls_config`. Raises ConfigError, RecordingError."""
+    """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
     logs.configure(LogSettings(level="warning"))
     settings = ScrapeSettings(

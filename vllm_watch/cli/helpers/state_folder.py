@@ -11,7 +11,7 @@ from vllm_watch.support.private_files import opener
 
 
 def find(given: Path | None, environ: Mapping[str, str]) -> Path:
-    """Else of `run`'s configuration, else the user's. Raises ConfigError."""
+    """Return the given one; else that of `run`'s configuration; else the user's. Raises ConfigError."""
     if given is not None:
         return given
     configured = load(None, environ=environ).state_dir
@@ -22,7 +22,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """With an empty file; root's files get the folder's owner, the daemon's user. Raises JournalError."""
+    """Create the folder and an empty file. Raises JournalError. Files that root makes must belong to the folder's owner, the daemon's user."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

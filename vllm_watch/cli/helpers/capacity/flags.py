@@ -87,7 +87,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
-    """Raises WatchError with the flag's name."""
+    """Return the flags. Raises WatchError with the flag's name."""
     names = (
         "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_loras",
         "decode_context_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",

@@ -19,7 +19,7 @@ _HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
 def find_machine(
     *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
 ) -> Machine:
-    """Raises WatchError."""
+    """Return the named GPUs, else this machine's. Raises WatchError."""
     if count is not None and count < 1:
         raise WatchError(f"--gpus {count} is not above 0", "give how many GPUs there are")
     if name is None and memory_gib is None:

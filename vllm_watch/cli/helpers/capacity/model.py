@@ -31,7 +31,7 @@ class Found:
 def find_checkpoint(
     named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
 ) -> Found:
-    """Raises WatchError with the places searched."""
+    """Return the named model. Raises WatchError with the places searched."""
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
     except (
@@ -77,7 +77,7 @@ def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises WatchError."""
+    """Return a file's JSON object. Raises WatchError."""
     try:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)

@@ -23,7 +23,7 @@ def lines(
     columns: int,
     colours: bool,
 ) -> list[str]:
-    """Of the screen."""
+    """Return the screen's lines."""
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

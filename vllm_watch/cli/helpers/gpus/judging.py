@@ -50,7 +50,7 @@ class Judgement:
 def show(
     *, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path
 ) -> Judgement:
-    """Raises WatchError."""
+    """Judge and print. Raises WatchError."""
     if at is not None and trace is None:
         raise WatchError("--at without --trace", "add --trace FILE")
     if trace is not None:

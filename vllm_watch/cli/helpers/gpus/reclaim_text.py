@@ -67,12 +67,12 @@ def result(plan: Plan, outcome: Outcome) -> str:
 
 
 def refusal(refused: Refusal) -> str:
-    """Cause and remedy."""
+    """Return cause and remedy."""
     return f"vllm-watch: {refused.cause}\n  → {refused.remedy}"
 
 
 def as_json(plan: Plan, outcome: Outcome, folder: Path | None) -> dict[str, Any]:
-    """Published."""
+    """Return the published JSON."""
     ended = {each.pid: each for each in outcome.ended}
     return {
         "freed": outcome.freed,

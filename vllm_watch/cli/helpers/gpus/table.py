@@ -28,7 +28,7 @@ _INDENT = "           "
 def table(
     gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
 ) -> str:
-    """With a summary."""
+    """Return the table with a summary."""
     if not gpus:
         return f"no GPUs: {note}"
     columns -= 1

@@ -49,7 +49,7 @@ class Judged:
 
     @property
     def interval_seconds(self) -> float | None:
-        """The most frequent."""
+        """Return the most frequent one."""
         return float(self._gaps.most_common(1)[0][0]) if self._gaps else None
 
 

@@ -39,7 +39,7 @@ class Order:
 
 
 def judge(order: Order) -> None:
-    """Raises WatchError."""
+    """Judge and print. Raises WatchError."""
     config = configuration.load(order.config_file, environ=os.environ)
     asyncio.run(_judge(order, config))
 

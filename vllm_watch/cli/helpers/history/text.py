@@ -11,7 +11,7 @@ _LIVE_SECONDS = 5.0  # the daemon's
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
-    """ "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
+    """Return e.g. "7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times …"."""
     head = f"{duration(seconds)}, {len(judged)} server{'s' * (len(judged) != 1)}"
     kinds = Counter(each.incident.kind for each in compared.found if each.incident.severity != "info")  # fmt: skip
     parts = []
@@ -47,7 +47,7 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
 
 
 def incident(found: Found) -> list[str]:
-    """Time, cause and alerts."""
+    """Return time, cause and alerts."""
     told, story = found.incident, story_of(found.incident.kind)
     cause = story.causes.get(told.cause)
     until = "still open at the end" if found.until_t is None else f"{clock(found.until_t)}, {duration(found.until_t - found.began_t)}"  # fmt: skip
@@ -62,12 +62,12 @@ def incident(found: Found) -> list[str]:
 
 
 def clock(t: float) -> str:
-    """Unix to UTC."""
+    """Format Unix seconds as UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(t))
 
 
 def duration(seconds: float) -> str:
-    """The two largest units."""
+    """Format in the two largest units."""
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
     if days:

@@ -24,7 +24,7 @@ _TRUE = ("1", "ON", "YES", "TRUE")
 
 
 def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
-    """Files and config."""
+    """Return the model's files and config."""
     named = command.model
     if named is None:
         return None, None
@@ -59,13 +59,13 @@ def _find(command: Command, named: str) -> tuple[ModelFiles | None, Found | None
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """The hub is disabled."""
+    """Return True if the hub is disabled."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return any(environment.get(name, "").upper() in _TRUE for name in names)
 
 
 def has_token(command: Command) -> bool:
-    """By flag, variable or file."""
+    """Return True for a hub token by flag, variable or file."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
         return True
@@ -76,7 +76,7 @@ def has_token(command: Command) -> bool:
 
 
 def download_room(command: Command) -> Room | None:
-    """Free for a download."""
+    """Return the free space for a download."""
     return room(_caches(command)[0])
 
 

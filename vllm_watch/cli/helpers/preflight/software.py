@@ -18,7 +18,7 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
 def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
-    """Installed with the executable."""
+    """Return the software installed with the executable."""
     found = shutil.which(command.executable, path=command.environment.get("PATH"))
     if found is None:
         return Software(device=command.text("device"))

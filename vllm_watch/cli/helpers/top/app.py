@@ -103,7 +103,7 @@ class TopApp(App[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Every second: ages grow."""
+        """Redraw every second, so that ages grow while nothing answers."""
         self.run_worker(self._ask_for_ever(), exclusive=True)
         self.set_interval(1.0, self.draw)
 
@@ -232,7 +232,7 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Or scroll."""
+        """Move the cursor, or scroll the opened view."""
         if self._helps or self._opened:
             self._scrolled = max(0, self._scrolled + rows)
             self.draw()
@@ -262,7 +262,7 @@ class TopApp(App[None]):
         self.draw()
 
     def action_leave(self) -> None:
-        """Or clear the filter."""
+        """Close the opened view, or clear the filter."""
         if not self._helps and not self._opened:
             self.action_unfilter()
         elif self._helps:

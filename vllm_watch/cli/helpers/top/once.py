@@ -20,12 +20,12 @@ _PIPE_COLUMNS = 2000  # no cuts
 _HEADER_COLUMNS = 160
 _HEIGHT = 200  # all troubles
 _ENGINES_MAX = 40  # more with incidents
-# A wrong address? Show what answered.
+# Perhaps a wrong address: show the answer.
 _UNSEEN = ("unknown", "starting")
 
 
 async def ask(daemon: Daemon) -> Status:
-    """Raises WatchError."""
+    """Return the status. Raises WatchError."""
     try:
         return await daemon.status()
     finally:
@@ -33,7 +33,7 @@ async def ask(daemon: Daemon) -> Status:
 
 
 def show(daemon: Daemon, *, as_json: bool) -> None:
-    """Raises WatchError."""
+    """Print the snapshot. Raises WatchError."""
     status = asyncio.run(ask(daemon))
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
@@ -67,7 +67,7 @@ def _print(line: Text, width: int) -> None:
 
 
 def parts(url: str, status: Status, width: int) -> list[Text]:
-    """Non-empty ones."""
+    """Return non-empty panels."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
@@ -90,7 +90,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
 
 
 def as_data(status: Status) -> dict[str, Any]:
-    """As JSON."""
+    """Return the same as JSON."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     return {
         "t": status.t,

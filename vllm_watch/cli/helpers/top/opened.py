@@ -44,7 +44,7 @@ _NOTES = (
 
 
 def help_lines(status: Status | None, width: int) -> list[Text]:
-    """Keys and columns."""
+    """Return the keys and the columns' meaning."""
     lines = [rule(" Keys ", width)]
     for key, does in KEYS:
         lines.append(Text(f"  {key:20} ", "bold", no_wrap=True).append(does, "none"))
@@ -55,7 +55,7 @@ def help_lines(status: Status | None, width: int) -> list[Text]:
 def lines(
     row: top_rows.Row, status: Status, charted: Charted | None, told: Text, width: int
 ) -> list[Text]:
-    """`told`, charts, GPUs with processes."""
+    """Return `told`, charts, and GPUs with processes."""
     gpus = [gpu for gpu in (status.gpus.gpus if status.gpus else None) or () if row.target.name in gpu.targets]  # fmt: skip
     found = [*told.split("\n"), rule(" Last 10 minutes ", width), *_charts(charted, width)]
     found.append(rule(" GPUs ", width))

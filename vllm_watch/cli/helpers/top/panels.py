@@ -17,7 +17,7 @@ _BAR_WIDTHS = (8, 30)
 def header(
     url: str, status: Status | None, problem: str | None, age_seconds: float | None, width: int
 ) -> Text:
-    """Daemon, targets per state, age."""
+    """Return daemon, targets per state, and age."""
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
@@ -41,7 +41,7 @@ def header(
 
 
 def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
-    """With holders if there is room or stale memory."""
+    """Return a line per GPU, with holders if there is room or stale memory."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
@@ -106,7 +106,7 @@ def _stale_line(who: str, remedy: str) -> Text:
 
 
 def rule(title: str, width: int) -> Text:
-    """Full width."""
+    """Return a full-width line with a title."""
     return Text(title.center(width, "─")[:width], "bright_black")
 
 
@@ -164,12 +164,12 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
 
 
 def command(process: JudgedProcess) -> str:
-    """Its short name."""
+    """Return its short name."""
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
 def keys(sort: str, wanted: str, rows: int, width: int, *, opened: bool = False) -> Text:
-    """Keys, sort and filter."""
+    """Return the keys, current sort and filter."""
     shown = Text(no_wrap=True, overflow="crop")
     of_list = (("↑↓", "select"), ("enter", "open"), ("s", f"sort: {sort}"), ("/", "filter"), ("esc", "all"))  # fmt: skip
     of_opened = (("↑↓", "scroll"), ("esc", "back"))

@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """Of rich.text.Text; styles are ignored."""
+    """The used part of rich.text.Text, without styles."""
 
     spans: tuple[()] = ()
 

@@ -28,7 +28,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """With the engine of several."""
+        """Return the target's name, with the engine if there are several."""
         return (
             f"{self.target.name}/{self.engine.engine}"
             if self.engine and self.several
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def model(self) -> str:
-        """Or ""."""
+        """Return the model's name, or ""."""
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
@@ -107,7 +107,7 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Not if down or stalled: a last minute's rate looks like work."""
+    """Not if down or stalled: a last minute's rate would seem to be work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
@@ -182,7 +182,7 @@ def _urgency(row: Row) -> tuple[float, str]:
 
 
 def folded(rows: Sequence[Row]) -> Text:
-    """Per state."""
+    """Return counts per state."""
     states = Counter(row.state for row in rows)
     said = ", ".join(
         f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
@@ -201,7 +201,7 @@ SORTS: dict[str, Sort] = {
 
 
 def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
-    """Matching, in order."""
+    """Return the matching rows in order."""
     return sorted((row for row in rows if row.matches(wanted)), key=SORTS[sort])
 
 
@@ -229,7 +229,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def titles(columns: Sequence[Column], width: int) -> Text:
-    """As a line."""
+    """Return the line of titles."""
     cells = (
         text.fit(c.title, c.width) if c.align == "left" else c.title.rjust(c.width) for c in columns
     )
@@ -237,7 +237,7 @@ def titles(columns: Sequence[Column], width: int) -> Text:
 
 
 def line(row: Row, columns: Sequence[Column], *, selected: bool) -> Text:
-    """Stale ones are dim."""
+    """Return one row; stale ones are dim."""
     shown = Text(no_wrap=True, overflow="crop")
     for column in columns:
         value = column.show(row, column.width)

@@ -56,7 +56,7 @@ class JudgedGpu(GpuSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReading(GpuReading):
-    """Of the daemon's host."""
+    """All GPUs of the daemon's host."""
 
     gpus: tuple[JudgedGpu, ...] | None = None
 
@@ -230,7 +230,7 @@ class Daemon:
 
     @classmethod
     def at(cls, connection: Connection) -> "Daemon":
-        """Raises WatchError."""
+        """Return the daemon of a command line. Raises WatchError."""
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
@@ -251,7 +251,7 @@ class Daemon:
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
     async def explained(self, name: str) -> Explained:
-        """Raises WatchError."""
+        """Fetch an incident. Raises WatchError."""
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
     async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:

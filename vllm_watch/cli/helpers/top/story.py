@@ -23,14 +23,14 @@ _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an er
 
 
 def open_incidents(status: Status) -> list[ToldIncident]:
-    """Paging first."""
+    """Return them, paging ones first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
     found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
     return in_order(found.values())
 
 
 def wrong(status: Status | None, width: int, height: int) -> Text:
-    """Worst first."""
+    """Return a line each, worst first."""
     if status is None:
         return Text()
     incidents = open_incidents(status)
@@ -78,7 +78,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
 
 
 def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
-    """State, evidence, first step."""
+    """Return state, evidence and first step."""
     if row is None or status is None:
         return Text()
     said = _sentence(row, status.t)
@@ -94,7 +94,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
-    """The first open incident's, else 0."""
+    """Return the first open incident's row, else 0."""
     for incident in open_incidents(status) if status else ():
         for place, row in enumerate(rows):
             if row.target.name == incident.target and incident in incidents_of(row):
@@ -103,7 +103,7 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
 
 
 def recovery(incident: ToldIncident, t: float) -> str:
-    """Kind, duration and end."""
+    """Return its kind, duration and end."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
     cost = (
@@ -171,7 +171,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Of the engine or its server, worst first."""
+    """Return the engine's or its server's, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
@@ -210,7 +210,7 @@ def _labelled(label: str, said: str) -> Text:
 
 
 def facts(row: Row, width: int) -> Text:
-    """Model, address, version, free KV cache."""
+    """Return model, address, version, free KV cache."""
     signals, engine = row.target.signals, row.engine
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
@@ -229,7 +229,7 @@ def facts(row: Row, width: int) -> Text:
 
 
 def watcher(status: Status | None, width: int) -> Text:
-    """Blind spots and errors first."""
+    """Return one line, blind spots and errors first."""
     if status is None:
         return Text()
     troubles = [*watcher_troubles(status)]
@@ -259,7 +259,7 @@ def _blind(status: Status) -> Iterable[str]:
 
 
 def watcher_troubles(status: Status) -> Iterable[str]:
-    """Its own."""
+    """Yield the watcher's own troubles."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
     late = sum(_late(target, status.t) for target in status.targets)
     if late:

@@ -36,7 +36,7 @@ def fit(text: str, width: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """At most five characters: 7, 1.2k, 34k, 5.6M."""
+    """Return at most five characters: 7, 1.2k, 34k, 5.6M."""
     if value is None:
         return UNKNOWN
     for unit in ("", "k", "M", "G"):
@@ -49,14 +49,14 @@ def count(value: float | None) -> str:
 
 
 def p95(found: Quantiles) -> str:
-    """In the lowest bucket only its bound is known."""
+    """Return the 95th percentile; in the lowest bucket only its bound is known."""
     value, first = found.p95, found.first_bound
     below = value is not None and first is not None and value <= first
     return f"<{seconds(first)}" if below else seconds(value)
 
 
 def seconds(value: float | None) -> str:
-    """At most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
+    """Return at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
     if value is None:
         return UNKNOWN
     if value < 1:
@@ -73,23 +73,23 @@ def seconds(value: float | None) -> str:
 
 
 def clock(t: float, now: float) -> str:
-    """UTC, with the day unless today."""
+    """Return UTC, with the day unless today."""
     then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
     return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
 
 def age(value: float | None) -> str:
-    """At most six characters; below 1 s `now`."""
+    """Return at most six characters; below 1 s `now`."""
     return "now" if value is not None and value < 1 else seconds(value and float(int(value)))
 
 
 def percent(ratio: float | None) -> str:
-    """At most four characters."""
+    """Return at most four characters."""
     return UNKNOWN if ratio is None else f"{ratio * _HUNDRED:.0f}%"
 
 
 def gib(value: float | None) -> str:
-    """From bytes."""
+    """Return bytes in GiB."""
     return UNKNOWN if value is None else f"{value / _GIB:.1f}"
 
 
@@ -107,7 +107,7 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """From zero to the maximum of the last `width` values; unknown is a gap."""
+    """Return a curve from zero to the maximum of the last `width` values; unknown leaves a gap."""
     shown = list(values)[-width:]
     top = max((value for value in shown if value is not None), default=0.0)
     steps = len(_SPARKS) - 1
