@@ -32,6 +32,8 @@ COPIED = (
     "tests",
     "pyproject.toml",
     "requirements.lock",
+    "CHANGELOG.md",
+    "mkdocs.yml",
 )
 
 DETECTOR = '''\
@@ -115,7 +117,7 @@ FILES = {
     "vllm_watch/detectors/toy.py": DETECTOR, "vllm_watch/story/toy.py": STORY,
     "docs/detectors/toy.md": PAGE, "tests/detectors/test_toy.py": TEST,
 }  # fmt: skip
-MADE = ("docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py", "docs/generate_runbooks.py")  # fmt: skip
+MADE = ("docs/generate_thresholds.py", "docs/generate_configuration.py", "docs/generate_schema.py", "docs/generate_man.py", "docs/generate_llms.py", "dashboards/build.py", "alerts/generate.py", "docs/generate_runbooks.py")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

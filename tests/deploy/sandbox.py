@@ -110,6 +110,7 @@ class Sandbox:
             ".config",
             ".local/state",
             ".local/share/bash-completion/completions",
+            ".config/fish/completions",
         ):
             (self.home / folder).mkdir(parents=True)
         for folder, config in {"model": LLAMA_31_8B, "Llama-3.1-8B-Instruct": LLAMA_31_8B, "other-model": QWEN3_06B, "its-model": QWEN3_32B, "/models/llama": LLAMA_31_8B}.items():  # fmt: skip

@@ -42,7 +42,7 @@ export class Card {
       this.own ? null : h("section", { class: "said" }, h("h4", {}, "Each source now"), this.witnesses.element), this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
-    this.reason = h("p", { class: "restart" });
+    this.reason = h("p", { class: "severity-reason" });
     this.related = h("p", { class: "related" });
     this.earlier = h("p", { class: "related" });
     this.runbook = runbookLink();
