@@ -1,4 +1,4 @@
-"""The command line: loads only the command's module, and returns its exit status."""
+"""The command line: finds the command, loads only its module, and returns its exit status."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 """
 
 
-_ALIKE_MAX = 3
+_ALIKE_MAX = 3  # errors shown for one remedy
 
 
 _ARGPARSE = {
@@ -39,11 +39,11 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""Argparse's messages, and ours; the first match counts."""
+"""Messages of argparse, and ours; the first that matches counts."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """It raises WatchError."""
+    """An ArgumentParser that raises WatchError."""
 
     def error(self, message: str) -> NoReturn:
         for theirs, ours in _ARGPARSE.items():
@@ -58,17 +58,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `argv` (default: sys.argv); return the exit status."""
+    """Run the command in `argv` (default: sys.argv) and return its exit status."""
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()
+        sys.stdout.flush()  # here, so that a closed pipe is handled below
     except WatchError as error:
         _print_error(error, sys.stderr)
         return exit_status.WRONG_USAGE
     except KeyboardInterrupt:
         return exit_status.INTERRUPTED
     except BrokenPipeError:
-        # Else the interpreter's flush at exit prints a traceback.
+        # The interpreter flushes stdout at exit and would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_status.PIPE_CLOSED
     return status
@@ -98,7 +98,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[str]]:
-    """And this command's options."""
+    """Return the parser and the options of this command."""
     raw = argparse.RawDescriptionHelpFormatter
     listed = "".join(f"  {each:14}{summary}\n" for each, summary in COMMANDS.items())
     parser = _Parser(
@@ -127,7 +127,7 @@ def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[st
 def _print_error(error: WatchError, stream: TextIO) -> None:
     coloured = terminal.takes_colours(stream)
     bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
-    # Its problems each have their own remedy.
+    # An InvalidConfigError has many problems, each with its own remedy.
     by_remedy: dict[str, list[str]] = {}
     for each in getattr(error, "problems", (error,)):
         remedy, cause = (

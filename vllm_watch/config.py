@@ -1,6 +1,8 @@
 """The configuration as one model, loaded from file, environment and command line; later ones override.
 
-All errors are reported at once. docs/configuration.md is generated from these models."""
+All wrong keys and values are reported at once, with path and remedy. docs/configuration.md is generated
+from these models.
+"""
 
 import os
 import re
@@ -47,7 +49,7 @@ from vllm_watch.settings.target import (
 )
 from vllm_watch.settings.tls import TlsFileError
 
-FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all labels
+FILE_BYTES_MAX = 2 << 20  # enough for 10,000 targets with all labels
 _PORT_MAX = 65535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>\d{1,5})")
 
@@ -182,12 +184,12 @@ class Config(Sections):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """IPv6 without brackets."""
+        """Host (an IPv6 address without brackets) and port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
     def url_here(self, port: int, scheme: str = "http") -> str:
-        """Return the URL for users of this host."""
+        """Return the URL of a port for users of this host."""
         host, _ = self.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - text, not a socket
         host = any_address.get(host, host)
@@ -199,7 +201,7 @@ class Config(Sections):
 
     @property
     def notifications_linked(self) -> NotificationsSettings:
-        """`external_url` is the default of `page_url`."""
+        """`notifications` with `external_url` as the default of `page_url`."""
         own = self.notifications
         return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
@@ -221,7 +223,7 @@ class Config(Sections):
         return self.slo.model_copy(update=own) if own else self.slo
 
     def needs_restart(self, other: "Config") -> list[str]:
-        """Changed keys that need a restart of the watcher."""
+        """Return the changed keys in `other` that need a restart of the watcher."""
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         of_hosts = ("gpu_fault", "stale_vram")
@@ -229,18 +231,18 @@ class Config(Sections):
         return found + [f"detectors.{each}" for each in changed]
 
     def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
-        """Override with this target's group, then this target."""
+        """Return `detectors` with the overrides of this target's group and of this target."""
         group = self.groups.get(target.group, GroupSettings())
         return self.detectors.under(group.detectors).under(target.detectors)
 
     @property
     def wants_restarts(self) -> bool:
-        """True if enabled for a target or through the API."""
+        """Return True if restarts are enabled for a target or through the API."""
         modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Override with this target, section by section."""
+        """Return `restart` with the overrides of this target, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart
@@ -291,8 +293,11 @@ def load(
 ) -> Config:
     """Read the file (default: `VLLM_WATCH_CONFIG`, or none), then `environ`, then the arguments.
 
-    `targets` (`[NAME=]URL`) are added to the file's; errors name the argument `targets_from`; `tls` has keys of `scrape.tls_config`.
-    Raises ConfigError with all errors; `InvalidConfigError.problems` lists each."""
+    `targets` are `[NAME=]URL`, added to those of the file; errors name the argument `targets_from`. `tls` has keys of `scrape.tls_config`.
+
+    Raises:
+        ConfigError: with all errors; `InvalidConfigError.problems` lists each.
+    """
     if path is None and environ.get(overrides.CONFIG_VARIABLE):
         path = Path(environ[overrides.CONFIG_VARIABLE])
     file = str(path) if path else "configuration"
@@ -319,12 +324,12 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # a name too long: the key instead of its file
+    except OSError:  # such as a name that is too long: the key instead of its file
         return False
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    """Missing keys and certificates, now and not at the first scrape."""
+    """Return errors of missing keys and certificates, so that they show now and not at the first scrape."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)
@@ -334,7 +339,7 @@ def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[Con
     for path, scrape in places:
         file = scrape.api_key_file
         if file is not None and not _readable(file):
-            # It may be the key itself.
+            # Not shown: it may be the key itself.
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
             remedy = "name a file that holds the key, readable by vllm-watch"
             errors.append(ConfigError(cause, remedy))

@@ -1,4 +1,8 @@
-"""The wiring: builds every object once, starts the tasks, reconfigures them on reload, stops them on SIGTERM. It makes no decisions."""
+"""The wiring: builds every object once, starts the tasks, reconfigures them on reload, stops them on SIGTERM.
+
+It makes no decisions. Each target's loop scrapes, its Watch judges, the Publisher writes the board once, and restarts and
+notifications read it. The host's GPUs have a loop of their own.
+"""
 
 import asyncio
 import signal
@@ -39,17 +43,17 @@ from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.target_loops import TargetLoops
 
-if TYPE_CHECKING:  # only some configurations need it
+if TYPE_CHECKING:  # imported late: only some configurations need it
     from vllm_watch.restart.restarts import Restarts
 
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""After running hooks have ended; then tasks are abandoned."""
+"""Timeout of stopping, after running hooks have ended; then remaining tasks are abandoned."""
 
 
 class Daemon:
-    """`load_config`: the new configuration on reload (None: no reload)."""
+    """The whole watcher. `load_config` returns the new configuration on reload (None: no reload)."""
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class Daemon:
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
-        self._reload_pending = False
+        self._reload_pending = False  # requested by SIGHUP
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
@@ -101,7 +105,7 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """When first enabled; they stay loaded."""
+        """Load restarts when a configuration first enables them; they stay loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -129,7 +133,7 @@ class Daemon:
 
     @property
     def loops(self) -> list[TargetLoop]:
-        """Benchmarks read their lateness."""
+        """The running loops; benchmarks read their lateness."""
         return [running.loop for running in self._loops.running.values()]
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
@@ -149,12 +153,12 @@ class Daemon:
             restarts = self._restarts
             await self._manager.stopping(0.0 if restarts is None else restarts.hook_seconds)
             if restarts is not None:
-                await restarts.let_hooks_end()
+                await restarts.let_hooks_end()  # the daemon still serves and scrapes
         finally:
             await self.stop()
 
     async def start(self) -> None:
-        """Raises ServeError."""
+        """Bind the port, serve, and start to scrape. Raises ServeError."""
         self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
@@ -182,17 +186,17 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Return the page's URL for users of this host."""
+        """URL of the page for users of this host."""
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """May be called at any time."""
+        """Stop everything; may be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # After the loops: else a restart's effects would be judged as faults.
+            # After the loops: without Restarts, its effects would be judged as faults.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
@@ -208,7 +212,10 @@ class Daemon:
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
-        """A wrong configuration raises WatchError and changes nothing. `actor` and `source` go to the journal."""
+        """Reread and apply the configuration; a wrong one raises WatchError and changes nothing.
+
+        `actor` and `source` are recorded in the journal.
+        """
         if self._load_config is None:
             return
         async with self._reloading, self._manager.reloading():
@@ -225,7 +232,7 @@ class Daemon:
 
     def _reload_on_signal(self) -> None:
         if self._reload_pending:
-            return  # the pending reload reads the configuration later
+            return  # the pending reload reads the configuration after this signal, too
         self._reload_pending = True
 
         async def quietly() -> None:
@@ -234,7 +241,7 @@ class Daemon:
                     self._reload_pending = False
                 await self.reload("a local user", "SIGHUP")
             except WatchError:
-                return
+                return  # logged; the old configuration stays
 
         self._tasks.append(asyncio.create_task(quietly(), name="reload"))
         self._tasks = [task for task in self._tasks if not task.done()]

@@ -1,10 +1,11 @@
-"""Errors that an operator can fix, with cause and remedy."""
+"""Errors that an operator can fix: each has a cause and a remedy."""
 
 
 class WatchError(Exception):
-    """Shown without a traceback.
+    """An operating error, shown as `cause` and `remedy`, never as a traceback.
 
-    `cause`: a sentence that quotes the wrong value; `remedy`: an instruction."""
+    `cause` is one sentence that quotes the wrong value; `remedy` is an instruction.
+    """
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")
@@ -13,28 +14,28 @@ class WatchError(Exception):
 
 
 class ConfigError(WatchError):
-    """`cause` begins with the path of the key or file."""
+    """An invalid configuration; `cause` begins with the path of the key or of the file."""
 
 
 class ExpositionError(WatchError):
-    """Malformed Prometheus text; `cause` names the line."""
+    """A /metrics body that is not the Prometheus text format; `cause` names the line."""
 
 
 class RecordingError(WatchError):
-    """An unreadable trace; `cause` names file and line."""
+    """A trace file that cannot be read; `cause` names the file and the line."""
 
 
 class HookError(WatchError):
-    """It cannot or will not act; certainly nothing was restarted."""
+    """A restart hook that cannot or will not act; certainly nothing was restarted."""
 
 
 class ServeError(WatchError):
-    """The address cannot be bound."""
+    """The daemon cannot bind its address."""
 
 
 class JournalError(WatchError):
-    """The journal cannot be written or read."""
+    """The journal, which must be on disk before a restart, cannot be written or read."""
 
 
 class StateError(WatchError):
-    """The state folder cannot be used; the watcher continues without."""
+    """The state folder cannot be used; the watcher continues without saved state."""

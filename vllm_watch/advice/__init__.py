@@ -1,1 +1,1 @@
-"""Advice on settings, from running engines; not alarms. Pure."""
+"""Advice on settings, from observations of running engines; not alarms. Pure."""

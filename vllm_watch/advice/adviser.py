@@ -1,6 +1,8 @@
-"""Advises on one target's settings, from minutes of scrapes.
+"""Follows one target and advises on its settings, from minutes of scrapes, never from one.
 
-Counts restart after some hours, to follow the load; they do not outlive the watcher."""
+Counts restart after some hours, so advice follows the current load. They are not kept over a restart of the watcher:
+advice returns after the same number of minutes.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -16,19 +18,19 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
 
 SCRAPE_SECONDS = 5.0
-"""Faster ones are skipped: shares do not need them."""
+"""Faster scrapes are skipped: shares of scrapes do not need them."""
 
 GPU_SECONDS = 30.0
 """GPU holders change slowly."""
 
 JUDGE_SECONDS = 60.0
-"""Advice is not acted on within a minute."""
+"""Interval between judgements: nobody acts on advice within a minute."""
 
 SPAN_SECONDS = 6 * 3600.0
-"""Counts restart: yesterday's load does not predict today's."""
+"""Counts restart after this time: yesterday's load does not predict today's."""
 
 SETTLED_SECONDS = 1800.0
-"""Until the new count covers this, the previous one's advice stays."""
+"""Until the new count covers this time, the previous one's advice stays."""
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
@@ -37,13 +39,13 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
 
 
 class Adviser:
-    """One per Watch."""
+    """Adviser of one target. Use one per Watch."""
 
     def __init__(self, attention: AttentionBackend | None = None) -> None:
         self._attention = attention
         self._tallies: dict[str, Tally] = {}
         self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}
+        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the previous count
         self._gpus = HostGpusSeen()
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
@@ -51,7 +53,7 @@ class Adviser:
     def look(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> tuple[Advice, ...]:
-        """Add a scrape at `at_s` on the timeline; return the current advice."""
+        """Add a scrape, at `at_s` on the timeline; return the current advice."""
         reading = observation.reading
         if reading is None or not reading.vllm or at_s - self._scraped_s < SCRAPE_SECONDS:
             return self._advice
@@ -60,7 +62,7 @@ class Adviser:
             self._gpus_s = at_s
             self._gpus.add(observation.gpus)
         here = {sample.engine for sample in reading.engines}
-        # A server just started may have no series.
+        # A server that has just started may answer without series: its engines are not gone.
         for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:

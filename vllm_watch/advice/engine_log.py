@@ -1,4 +1,4 @@
-"""Attention backends in an engine's log, and why it fell back."""
+"""Attention backends in an engine's log, with the reason for a fallback."""
 
 import re
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ _REASON_CHARACTERS = 200
 
 
 def backend_name(word: str) -> str:
-    """vLLM's name, from that in a log."""
+    """Return vLLM's name of a backend from its name in a log."""
     small = word.lower()
     return _WORDS.get(small, "FLASH_ATTN" if small.startswith("flashattention") else word)
 
 
 def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
-    """Return the last start's backend."""
+    """Return the backend of the last start in the log, or None."""
     name, reason = None, None
     for line in lines:
         refused = _REASON.search(line)

@@ -1,4 +1,4 @@
-"""Idle GPUs, and attention backends not in use."""
+"""Advice on unused hardware: idle GPUs, and attention backends not in use."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,18 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 WAITING_RATIO = 0.5
-"""Share of scrapes: behind half of the time, it needs more capacity."""
+"""Of scrapes with requests waiting: an engine behind half of the time needs more capacity."""
 
 _RANKS = (2, 4, 8, 16)
 _FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
-"""Without FlashAttention; a fraction of its speed at long contexts."""
+"""Used if FlashAttention is not available; a fraction of its speed at long contexts."""
 
 _BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
-"""Without FlashAttention."""
+"""Cards that FlashAttention does not support."""
 
 
 def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
-    """A GPU is behind, and others of its host are idle."""
+    """A single GPU is behind, and others of its host are idle."""
     gpus, waits = evidence.gpus, evidence.waiting_ratio
     if gpus is None or waits is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -41,7 +41,7 @@ def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
 
 
 def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
-    """vLLM logged a slower backend than this card supports."""
+    """vLLM logged a slower attention backend than this card supports."""
     backend = evidence.attention
     if backend is None or backend.name.upper() not in _FALLBACKS:
         return

@@ -1,4 +1,7 @@
-"""The engine's GPUs and idle GPUs of its host, only if certain: all processes are listed, and vLLM's belong to one server."""
+"""The engine's GPUs on its host, their free memory, and idle GPUs.
+
+Only if certain: all processes are listed, and vLLM's belong to one server.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +11,11 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders import roles
 
 IDLE_RATIO = 0.02
-"""An unused GPU shows a few hundred MiB of the driver."""
+"""An unused GPU still shows a few hundred MiB of the driver."""
 
 
 def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
-    """Return the state and UUIDs of idle GPUs; None if not certain."""
+    """Return the present state and the UUIDs of idle GPUs; None if not certain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
         for gpu in gpus
@@ -51,14 +54,14 @@ def _is_idle(gpu: GpuSample) -> bool:
 
 
 class HostGpusSeen:
-    """The worst case of many scrapes."""
+    """The worst case over many scrapes."""
 
     def __init__(self) -> None:
         self._worst: HostGpus | None = None
         self._idle: frozenset[str] = frozenset()
 
     def add(self, gpus: Sequence[GpuSample] | None) -> None:
-        """Uncertain ones are skipped."""
+        """Add a scrape; uncertain ones are skipped."""
         found = host_gpus(gpus)
         if found is None:
             return

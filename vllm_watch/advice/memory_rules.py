@@ -1,4 +1,4 @@
-"""Too little KV cache memory, or too many requests for it."""
+"""Advice on KV cache memory: too little of the GPU, or too many requests for it."""
 
 import math
 from collections.abc import Iterator
@@ -8,32 +8,32 @@ from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.signals.records import Advice
 
 MINUTES_SECONDS = 600.0
-"""A burst of a minute does not justify other flags."""
+"""Minimum observation: a burst of a minute is no reason to restart an engine with other flags."""
 
 SHORT_RATIO = 0.1
-"""Share of scrapes with a full cache and requests waiting: costs users time every day."""
+"""A full cache with requests waiting in a tenth of all scrapes costs users time every day."""
 
 UTILIZATION_MAX = 0.92
-"""vLLM's default since 0.20; above, graphs and fragmentation have no space."""
+"""vLLM's default since 0.20: above it, CUDA graphs and fragmentation have no space."""
 
 GAIN_RATIO = 0.05
-"""Share of the GPU; less is not worth a restart."""
+"""Of the GPU; a smaller gain is not worth a restart."""
 
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
-"""A preemption discards work; fewer than one in fifty go unnoticed."""
+"""A preemption discards the work on a request; fewer than one in fifty go unnoticed."""
 
 HEADROOM_RATIO = 0.9
-"""Share of the requests that ran with a full cache: they grow until they end."""
+"""Of the requests that ran while the cache was full: they all grow until they end."""
 
 FEW_RATIO = 0.5
-"""Share of those that would fit at mean length."""
+"""Of the requests that would fit at mean length."""
 
 _STEPS = 100
 _RUNNING_MIN = 2.0
 
 
 def kv_starved(evidence: Evidence) -> Iterator[Advice]:
-    """The cache is full, requests wait, and the GPU has memory outside vLLM's share."""
+    """The cache is full and requests wait, while the GPU has memory outside vLLM's share."""
     share, gpus = _number(evidence.setting("gpu_memory_utilization")), evidence.gpus
     if share is None or gpus is None or evidence.setting("kv_cache_memory_bytes") is not None:
         return
@@ -54,7 +54,7 @@ def kv_starved(evidence: Evidence) -> Iterator[Advice]:
 
 
 def preemptions(evidence: Evidence) -> Iterator[Advice]:
-    """More requests run than the cache can hold to their end."""
+    """More requests run at once than the cache can hold to their end."""
     thrown, finished = evidence.preemptions, evidence.finished
     if thrown is None or finished is None or evidence.seconds < MINUTES_SECONDS:
         return
@@ -64,7 +64,7 @@ def preemptions(evidence: Evidence) -> Iterator[Advice]:
         return  # more memory is the better cure
     fitting = _fitting(evidence)
     if fitting is None or evidence.running_max is None or fitting >= evidence.running_max:
-        return  # by few long requests: a lower limit would not help
+        return  # caused by few long requests: a lower limit would not help
     doubled = "" if evidence.setting("cache_dtype") not in ("auto", None) else "; or --kv-cache-dtype fp8, which holds twice the tokens at a little less precision"  # fmt: skip
     yield Advice(
         "preemptions", evidence.engine, "--max-num-seqs", str(fitting),
@@ -79,7 +79,8 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """90 % of those running while it was full, but at least as many as fit at mean full length: a few long ones may have filled it."""
+    """Return how many requests fit at once: 90 % of those running while it was full, but at least as many as fit
+    at mean full length, since a few long ones may have filled it."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None
@@ -87,7 +88,7 @@ def _fitting(evidence: Evidence) -> int | None:
         return None
     by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
     if evidence.running_full < FEW_RATIO * by_length:
-        return None
+        return None  # a few long requests fill it: a limit would not help
     found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
     return found if found >= _RUNNING_MIN else None
 

@@ -1,4 +1,4 @@
-"""Evidence for advice, over minutes."""
+"""Evidence for advice: observations of an engine over minutes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A histogram: ascending bounds, cumulative counts."""
+    """Lengths of requests from a histogram: ascending bounds, cumulative counts."""
 
     count: float
     sum: float | None
@@ -19,14 +19,14 @@ class Sizes:
 
     @property
     def longest(self) -> float | None:
-        """Upper bound; None beyond the last finite one."""
+        """Upper bound of the longest; None if beyond the last finite bound."""
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if below >= self.count > 0:
                 return bound if bound != float("inf") else None
         return None
 
     def shortest(self, share: float) -> float:
-        """Largest bound exceeded by all but this share, or 0."""
+        """Return the largest bound exceeded by all but this share, or 0."""
         found = 0.0
         for bound, below in zip(self.bounds, self.cumulative, strict=True):
             if self.count <= 0 or below > share * self.count:
@@ -37,17 +37,17 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class HostGpus:
-    """Over all scrapes. Bytes are those of the GPU with the least."""
+    """GPUs of the engine's host, over all scrapes. Bytes are those of the GPU with the least."""
 
     names: tuple[str | None, ...]  # of the engine's GPUs
     total_bytes: int
     free_bytes: int
-    idle: int  # of the same name, unused in all scrapes
+    idle: int  # GPUs of the same name, unused in all scrapes
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionBackend:
-    """One backend in the engine's log."""
+    """Attention backend in the engine's log."""
 
     name: str
     reason: str | None = None
@@ -55,19 +55,19 @@ class AttentionBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Over `seconds`. None: rules that need it stay silent."""
+    """One engine over `seconds`. None is unknown: rules that need it stay silent."""
 
     engine: str
     seconds: float = 0.0
     scrapes: int = 0
-    engines: int = 1
-    config: Mapping[str, str] = field(default_factory=dict)  # cache_config_info
+    engines: int = 1  # of the server
+    config: Mapping[str, str] = field(default_factory=dict)  # vLLM's cache_config_info
     max_model_len: int | None = None
     capacity_tokens: float | None = None
-    full_ratio: float | None = None  # share of scrapes
-    waiting_ratio: float | None = None  # share of scrapes
-    short_ratio: float | None = None
-    running_full: float | None = None
+    full_ratio: float | None = None  # share of scrapes with a full KV cache
+    waiting_ratio: float | None = None  # share of scrapes with requests waiting
+    short_ratio: float | None = None  # share of scrapes with both
+    running_full: float | None = None  # mean of running requests while it was full
     running_max: float | None = None
     finished: float | None = None
     preemptions: float | None = None
@@ -79,6 +79,6 @@ class Evidence:
     attention: AttentionBackend | None = None
 
     def setting(self, name: str) -> str | None:
-        """Return None if absent or "None"."""
+        """Return a value of vLLM's configuration; None if absent or "None"."""
         value = self.config.get(name)
         return None if value in (None, "", "None") else value

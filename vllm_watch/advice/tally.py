@@ -6,16 +6,16 @@ from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Size
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
-"""Above, one more request mostly has no space: blocks have 16 tokens, requests hundreds."""
+"""Above, vLLM mostly has no space for one more request: blocks have 16 tokens, requests hundreds."""
 
 _COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
              "external_prefix_cache_hits")  # fmt: skip
 _QUERIES_MIN = 200.0
-"""Fewer prove no ratio."""
+"""Fewer lookups prove no ratio."""
 
 
 class Tally:
-    """Since `begun_s` on the timeline."""
+    """One engine, since `begun_s` on the timeline."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
@@ -56,7 +56,7 @@ class Tally:
         gpus: HostGpus | None,
         attention: AttentionBackend | None,
     ) -> Evidence:
-        """Combine it with facts from other sources."""
+        """Return the evidence, with facts from other sources."""
         return Evidence(
             engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,

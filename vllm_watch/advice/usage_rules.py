@@ -1,4 +1,4 @@
-"""Unused context length, prompts with common prefixes."""
+"""Advice from an engine's usage: unused context length, prompts with common prefixes."""
 
 import math
 from collections.abc import Iterator
@@ -9,28 +9,29 @@ from vllm_watch.signals.holders.words import seconds
 from vllm_watch.signals.records import Advice
 
 HALF_HOUR_SECONDS = 1800.0
-"""Long requests are rare."""
+"""Long requests are rare: only a longer absence is evidence."""
 
 REQUESTS_MIN = 200.0
-"""Fewer prove little about users."""
+"""Fewer requests prove little about users."""
 
 FAR_BEYOND = 8.0
-"""max_model_len ÷ longest request: below, tomorrow's may need it."""
+"""max_model_len ÷ longest request: below, tomorrow's request may need it."""
 
 HELD_RATIO = 0.25
-"""Share of the KV cache for one full-length request: below, it does no harm."""
+"""Of the KV cache, for one request of full length: below, it does no harm."""
 
 HIT_RATIO = 0.2
-"""Hits elsewhere ÷ lookups: this share of prompts repeats."""
+"""Hits elsewhere ÷ lookups: proves that this share of prompts repeats."""
 
 ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
-"""With the same instructions, hardly a prompt is shorter than their length, a large part of the mean."""
+"""Prompts with the same instructions have a minimum length in common: hardly one is shorter, and it is a large part of
+the mean."""
 
 _ROUND_TOKENS = 1024
 
 
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
-    """max_model_len is far beyond use, and would hold much of the cache."""
+    """max_model_len is far beyond use, and one such request would hold much of the cache."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
     prompts, generations = evidence.prompts, evidence.generations
     if limit is None or capacity is None or prompts is None or generations is None:
@@ -52,7 +53,7 @@ def context_unused(evidence: Evidence) -> Iterator[Advice]:
 
 
 def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
-    """Prompts repeat, or probably do, and are recomputed."""
+    """Prompts repeat, or probably do, and are recomputed each time."""
     if evidence.setting("enable_prefix_caching") != "False" or evidence.seconds < MINUTES_SECONDS:
         return
     if evidence.setting("is_attention_free") == "True" or evidence.setting("mamba_block_size"):

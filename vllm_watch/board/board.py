@@ -1,5 +1,7 @@
-"""The latest results, written by the daemon, read by every view: no view triggers a collection, a removed target leaves at once. One event loop, no
-waits or locks."""
+"""The latest results: written by the daemon, read by every view.
+
+So no view triggers a collection, and a removed target leaves all at once. One event loop, no waits, no locks.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +27,10 @@ from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 BEFORE_SECONDS = 120.0
-"""Chart before the incident."""
+"""Part of a chart before the incident."""
 
 FROZEN_ENGINES_MAX = 4
-"""Per server incident, 4.3 KB per engine."""
+"""Charts kept for a whole server's incident, 4.3 KB per engine."""
 
 
 @dataclass(slots=True)
@@ -39,50 +41,50 @@ class TargetEntry:
     interval_seconds: float
     signals: TargetSignals | None = None  # None: not scraped yet
     looked: Looked | None = None  # by this run
-    late_seconds: float | None = None  # against the schedule
+    late_seconds: float | None = None  # delay against the schedule
     sources: dict[str, SourceHealth] = field(default_factory=dict)
-    history: dict[str, History] = field(default_factory=dict)  # by engine
+    history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
     uptime: Uptime = field(default_factory=Uptime)
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
-    restart: RestartPlan | None = None  # None: off
+    restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
     restart_news: RestartNews | None = None  # None: none since the start
-    revision: int = 0
+    revision: int = 0  # grows with each change
 
 
 @dataclass(slots=True)
 class Past:
-    """Stored by an earlier run."""
+    """A target's history stored by an earlier run."""
 
-    history: dict[str, History] = field(default_factory=dict)  # by engine
+    history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
     uptime: Uptime = field(default_factory=Uptime)
 
 
 class Board:
-    """`window_seconds`: of rates and quantiles (shown)."""
+    """`window_seconds`: the window of rates and quantiles (shown, not used)."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
         self.gpus: GpuReading | None = None
         self.holders: dict[str, GpuHolders] = {}  # by UUID
         self.host_sources: dict[str, SourceHealth] = {}
-        self.external_url: str | None = None  # no trailing slash
+        self.external_url: str | None = None  # without a trailing slash
         self.links: Mapping[str, str] = {}  # name → URL template
-        self.store: StoreHealth | None = None  # None: no folder
-        self.web: WebHealth | None = None  # None: not configured
-        self.takes_tokens = False
-        self.nothing_watched: str | None = None  # why
-        self.restarts: RestartState | None = None  # None: off everywhere
+        self.store: StoreHealth | None = None  # None: no state folder
+        self.web: WebHealth | None = None  # None: no web configuration
+        self.takes_tokens = False  # tokens are configured
+        self.nothing_watched: str | None = None  # why there is no target
+        self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name
-        self.xid_errors: dict[str, dict[int, int]] = {}  # UUID → code → count
+        self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
-        self.past: dict[str, Past] = {}  # by name, until added
+        self.past: dict[str, Past] = {}  # by target name, until it is added
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
-        """The watcher's own or common incidents."""
+        """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
-        """This host's GPUs."""
+        """Incidents of this host's GPUs."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -101,7 +103,7 @@ class Board:
         self.listeners.mark(changed=target.name)
 
     def remove_target(self, name: str) -> None:
-        """Its incidents have ended."""
+        """Remove a target whose incidents have ended; unknown names are ignored."""
         if self._targets.pop(name, None) is not None:
             self.listeners.mark(gone=name)
 
@@ -115,8 +117,11 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Unless removed meanwhile. `incidents`: its open ones; `events`: also of others; `calls` of sources, at `looked`; `late_seconds` None:
-        unscheduled."""
+        """Publish one scrape's results, unless the target was removed meanwhile.
+
+        `incidents` are the target's open ones; `events` may be of others, too. `calls` are the sources called, at
+        `looked`. `late_seconds`: delay against the schedule; None: unscheduled.
+        """
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -138,7 +143,10 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Per engine, dropping those gone. A target without engines (down) keeps charts: they show the fall."""
+        """Add a point to each engine's chart, and drop charts of engines that are gone.
+
+        A target without engines (it is down) keeps its charts: they show the fall.
+        """
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -161,7 +169,7 @@ class Board:
             self.listeners.mark(incident=incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        """Keep charts of ended incidents: the engine's, or its server's first."""
+        """Keep charts of ended incidents: the engine's own, or those of its server's first engines."""
         for incident in (event.incident for event in events if not event.incident.open):
             charts = _charts(entry, incident)
             first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
@@ -169,7 +177,7 @@ class Board:
             self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
 
     def charts_of(self, incident: Incident) -> Charts:
-        """Current, or kept if ended."""
+        """Return the current charts of an open incident, or the kept charts of an ended one."""
         entry = self.entry(incident.target)
         if incident.open and entry is not None:
             return _charts(entry, incident)
@@ -211,7 +219,10 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """GPUs missing from it go with their counts (with `gpus` None they stay). `incidents`: the host's open ones."""
+        """Publish a GPU reading; GPUs missing from it are dropped with their counts.
+
+        `incidents` are the host's open ones. With `gpus` None the counts are kept.
+        """
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -227,7 +238,10 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """`target` "": of the host; `outcome`: observation.OUTCOMES or a GpuReading.status."""
+        """Count one finished call to a source.
+
+        `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status.
+        """
         if not target:
             sources = self.host_sources
         elif (entry := self._targets.get(target)) is not None:
@@ -246,7 +260,7 @@ class Board:
 
 
 def _charts(entry: TargetEntry, incident: Incident) -> Charts:
-    """Affected engines', from before it to its end or now."""
+    """Return the affected engines' charts from before the incident to its end or now."""
     last_t = entry.signals.t if entry.signals else incident.updated_t
     t = last_t if incident.resolved_t is None else incident.resolved_t
     seconds = ring_seconds(t - incident.began_t + BEFORE_SECONDS)

@@ -1,4 +1,7 @@
-"""A target's last 24 hours: the worst state in each of CELLS spans, 1.2 KB. Healthy only if seen so for half of it; unscraped is unknown."""
+"""A target's last 24 hours: the worst state in each of CELLS spans, about 1.2 KB.
+
+A span is healthy only if seen healthy for half of it; unscraped is unknown.
+"""
 
 from array import array
 from collections.abc import Iterable
@@ -17,7 +20,7 @@ _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """In STATES; healthy only after an answer."""
+    """Return the index into STATES; down, starting or unknown targets are healthy only after an answer."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -30,7 +33,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Oldest first, from Unix `t`; `seconds` each."""
+    """Oldest first, from Unix time `t`; `seconds` each."""
 
     t: float
     seconds: float
@@ -43,7 +46,7 @@ class Day:
     __slots__ = ("_healthy_s", "_numbers", "_worst")
 
     def __init__(self) -> None:
-        self._numbers = array("q", [-1]) * CELLS  # since 1970
+        self._numbers = array("q", [-1]) * CELLS  # span number since 1970
         self._worst = bytearray(CELLS)
         self._healthy_s = array("f", [0.0]) * CELLS
 

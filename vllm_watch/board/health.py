@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# It answered without a reading: neither error nor success.
+# It answered, so not an error; but gave no reading, so not a success.
 _NEITHER = frozenset({"no_driver"})
 
 
@@ -10,12 +10,12 @@ _NEITHER = frozenset({"no_driver"})
 class SourceHealth:
     """Calls to one source since the watcher started."""
 
-    outcome: str = ""
+    outcome: str = ""  # of the last call
     last_call_timestamp_seconds: float | None = None
     last_success_timestamp_seconds: float | None = None
-    duration_seconds: float | None = None
+    duration_seconds: float | None = None  # of the last call
     calls: int = 0
-    errors: dict[str, int] = field(default_factory=dict)  # by outcome, not "ok"
+    errors: dict[str, int] = field(default_factory=dict)  # by outcome, except "ok"
 
     def count(self, outcome: str, duration_seconds: float, at: float) -> None:
         self.outcome = outcome
@@ -30,10 +30,10 @@ class SourceHealth:
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The state folder since the start."""
+    """The state folder since the watcher started."""
 
     folder: str
-    ok: bool = True  # last attempt
+    ok: bool = True  # at the last attempt
     because: str | None = None
     last_success_timestamp_seconds: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # by reason
@@ -47,23 +47,23 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Lost chart entries; the state file reports failed writes."""
+        """Count lost entries of the charts' file; the state file reports failed writes of both."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 @dataclass(slots=True)
 class WebHealth:
-    """Since the start."""
+    """The web configuration since the start."""
 
     file: str
-    problem: str | None = None  # why the file is not used
+    problem: str | None = None  # why the current file is not used
     remedy: str | None = None
     last_success_timestamp_seconds: float | None = None
 
     @property
     def because(self) -> str | None:
-        """Why an older one is in use, and the remedy."""
+        """Return why an older configuration is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"
@@ -74,17 +74,17 @@ NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 @dataclass(slots=True)
 class NotifierHealth:
-    """Since the start."""
+    """One notifier since the start."""
 
     kind: str
-    ok: bool | None = None  # last try; None: none
+    ok: bool | None = None  # of the last try; None: none yet
     because: str | None = None
-    queue: int = 0
+    queue: int = 0  # unsent notifications
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Empty outcome: only the queue."""
+        """Count results; an empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

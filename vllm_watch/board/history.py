@@ -1,4 +1,8 @@
-"""One engine's charted signals: per SPANS, POINTS points of eight 32-bit floats with times, 4.8 KB, 14.4 KB per engine. Longer belongs in a Prometheus."""
+"""The last hours of one engine's charted signals, small enough for a thousand engines.
+
+Charts without a Prometheus: for each of SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each,
+14.4 KB per engine. Anything longer belongs in a Prometheus.
+"""
 
 import copy
 import math
@@ -20,22 +24,22 @@ CHARTED: Mapping[str, str] = {
     "inter_token_latency_p95_seconds": "inter_token_latency_seconds.p95",
     "step_time_seconds": "step_time_seconds",
 }
-"""Name → EngineSignals attribute."""
+"""Charted name → attribute of EngineSignals."""
 
 _charted_of = attrgetter(*CHARTED.values())
 SPANS = (600.0, 3600.0, 21600.0)
-POINTS = 120  # 5 s in 10 minutes: a phone's pixels
+POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
-"""Other tags are not read."""
+"""Format tag; other tags are not read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
 
 @short_record
 class Charts:
-    """The `seconds` before Unix `t`."""
+    """Frozen charts of the `seconds` before Unix time `t`."""
 
     t: float
     seconds: float
@@ -43,12 +47,12 @@ class Charts:
 
 
 def ring_seconds(seconds: float) -> float:
-    """The shortest that covers `seconds`, else the longest."""
+    """Return the shortest span that covers `seconds`, else the longest."""
     return next((span for span in SPANS if span >= seconds), SPANS[-1])
 
 
 class History:
-    """One per SPANS."""
+    """One engine's rings, one for each of SPANS."""
 
     __slots__ = ("_rings",)
 
@@ -57,7 +61,7 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """A clock set back clears all."""
+        """Add a point. A clock that was set back clears the rings."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
@@ -81,7 +85,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS; a step keeps the newest, or the `mean` of known values."""
+    """At most POINTS points; a step keeps the newest, or the `mean` of known values."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -93,8 +97,8 @@ class Ring:
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
-        self._known = [0] * len(CHARTED)  # newest point
-        self._next = 0  # of a full ring
+        self._known = [0] * len(CHARTED)  # values in the newest point
+        self._next = 0  # next index of a full ring
 
     def frozen(self) -> "Ring":
         return copy.deepcopy(self)
@@ -107,7 +111,7 @@ class Ring:
         return bytes((len(times),)) + times.tobytes() + values.tobytes()
 
     def restore(self, data: bytes) -> bytes:
-        """Return the rest. Raises ValueError."""
+        """Return the rest of `data`. Raises ValueError."""
         size, width = data[0] if data else 0, len(CHARTED)
         ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
         times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])

@@ -1,4 +1,4 @@
-"""Open and recently ended incidents, counts."""
+"""Open incidents, recently ended ones, and counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,24 +7,24 @@ from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
-RESOLVED_MAX = 200  # hours of a bad day
+RESOLVED_MAX = 200  # some hours of a bad day; older ones are in the log
 
 
 @dataclass(slots=True)
 class TargetIncidents:
-    """Open by id, totals by kind."""
+    """One target's open incidents by id, and totals by kind."""
 
     open: dict[str, Incident] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
 class Incidents:
-    """Open, and the last RESOLVED_MAX ended."""
+    """All open incidents, and the last RESOLVED_MAX ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}  # by id
-        self._resolved: dict[str, Incident] = {}  # in order of ends
-        self._charts: dict[str, Charts] = {}  # resolved
+        self._resolved: dict[str, Incident] = {}  # by id, in order of their ends
+        self._charts: dict[str, Charts] = {}  # by id, of resolved incidents
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         incident = event.incident
@@ -69,5 +69,5 @@ class Incidents:
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """Open in display order, then ended, newest first."""
+        """Return open ones in display order, then ended ones, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

@@ -1,23 +1,24 @@
-"""A scrape by both clocks, and its freshness."""
+"""A scrape's time by both clocks, and its freshness."""
 
 import time
 from dataclasses import dataclass
 
 FRESH_SECONDS_MIN = 1.0
-"""At five scrapes a second the watcher may be this late."""
+"""At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""Clocks drift by milliseconds a minute: more is a set clock or a sleep (which stops the monotonic)."""
+"""The clocks drift apart by milliseconds a minute: a larger step is a set clock or a sleep (which stops the monotonic
+clock)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """At its start."""
+    """Both clocks at the start of a scrape."""
 
-    t: float  # Unix
+    t: float  # Unix seconds
     monotonic_s: float
     fresh_seconds: float
-    pids: frozenset[int] = frozenset()  # engines' here
+    pids: frozenset[int] = frozenset()  # engines' known processes here
 
     @classmethod
     def now(cls) -> "Looked":
@@ -26,13 +27,13 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Valid for two intervals and two scrapes."""
+        """Return a copy valid for two intervals and the duration of two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Why not to act on it."""
+        """Return why it must not be acted on, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,4 +1,4 @@
-"""Restarts per target, by the API's keys; a gate is a check of the guard."""
+"""Restarts per target: requests, blockers, attempts. The fields are the API's keys; a gate is a check of the guard."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ PAST_MAX = 5
 class Gate:
     """A refusal by one of the guard's checks."""
 
-    gate: str
+    gate: str  # slug
     text: str
     until_timestamp_seconds: float | None = None  # None: not by time alone
 
@@ -20,7 +20,7 @@ class Gate:
 class Waiting:
     """One restart request and its last decision."""
 
-    trigger: str
+    trigger: str  # "incident" | "schedule" | "alertmanager"
     reason: str
     asked_timestamp_seconds: float
     incident_id: str | None = None
@@ -28,10 +28,10 @@ class Waiting:
     approved_by: str | None = None
     expires_timestamp_seconds: float | None = None
     verdict: str | None = None
-    gate: str | None = None  # it decided
+    gate: str | None = None  # the check that decided
     text: str = "not decided yet"
     until_timestamp_seconds: float | None = None
-    gates: tuple[Gate, ...] = ()  # that refuse, in order
+    gates: tuple[Gate, ...] = ()  # all that refuse, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class AttemptShown:
     reason: str
     actor: str
     hook: str
-    text: str
+    text: str  # progress or result
     began_timestamp_seconds: float
     called_timestamp_seconds: float | None = None
     ended_timestamp_seconds: float | None = None
@@ -69,20 +69,20 @@ class RestartPlan:
     hook: str
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
-    last: AttemptShown | None = None  # with dry runs
-    past: tuple[AttemptShown, ...] = ()  # newest first
+    last: AttemptShown | None = None  # including dry runs
+    past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = None  # then nothing is restarted
-    breaker: str | None = None  # only an operator may retry
+    journal_trouble: str | None = None  # why it cannot be written: nothing is restarted then
+    breaker: str | None = None  # why only an operator may retry
     budget_remaining: int | None = None  # of its group; None: unknown
-    payoff_ratio: float | None = None  # last measured
+    payoff_ratio: float | None = None  # of the last measured restart
     next_scheduled_timestamp_seconds: float | None = None
 
 
 @dataclass(slots=True)
 class RestartCounts:
-    """Since the start."""
+    """Counts since the start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
     blocked: Mapping[str, int] = field(default_factory=dict)  # by blocker

@@ -1,37 +1,40 @@
-"""Changes since a listener last read: sets, no queue: one mark per target and incident, the newest state."""
+"""Changes of the board since a listener last read it.
+
+A listener holds sets of names, not a queue: at most one mark per target and incident, always the newest state.
+"""
 
 import asyncio
 from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
-LISTENERS_MAX = 64  # each costs a socket and part of every publish
+LISTENERS_MAX = 64  # each costs a socket and a share of every publish
 
 
 class TooManyListenersError(WatchError):
-    """Too many open pages."""
+    """The limit of open pages is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Sorted by name."""
+    """Changes since the last read, sorted by name."""
 
-    targets: list[str]  # or updated
+    targets: list[str]  # added or updated
     gone: list[str]
-    incidents: list[str]  # changed or ended, too
-    gpus: bool
+    incidents: list[str]  # opened, changed or ended
+    gpus: bool  # new reading
 
 
 class Updates:
-    """One listener's."""
+    """One listener's marks."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()
+        self.changed: set[str] = set()  # added or updated
         self.gone: set[str] = set()
-        self.incidents: set[str] = set()
-        self.gpus = False
+        self.incidents: set[str] = set()  # opened, changed or ended
+        self.gpus = False  # new reading
         self.closed = asyncio.Event()  # at shutdown
-        self.urgent = asyncio.Event()
+        self.urgent = asyncio.Event()  # an urgent mark is pending
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
@@ -50,7 +53,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Nothing given: a GPU reading."""
+        """Mark one thing; without arguments, a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:

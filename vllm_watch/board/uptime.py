@@ -1,4 +1,4 @@
-"""Uptime over 24 hours, 7 and 30 days (UTC): 900 bytes per target."""
+"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour of the last day and by day (UTC)."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more: the current is partial."""
+"""One more: the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -19,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Up of the known time (None: nothing known), unknown of the total."""
+    """Up share of the known time (None: nothing known), and unknown share of the total."""
 
     seconds: float
     up_ratio: float | None
@@ -27,13 +27,13 @@ class Share:
 
 
 class _Ring:
-    """Up and down in `size` spans of `span_s`."""
+    """Seconds up and down in the last `size` spans of `span_s`."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
     def __init__(self, size: int, span_s: int) -> None:
         self.span_s = span_s
-        self._numbers = array("q", [-1]) * size  # since 1970
+        self._numbers = array("q", [-1]) * size  # span number since 1970
         self._up = array("d", [0.0]) * size
         self._down = array("d", [0.0]) * size
 
@@ -46,7 +46,7 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Seconds up, down, total, of `spans` up to `t`."""
+        """Return seconds up, seconds down and total, of the last `spans` up to `t`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s
@@ -72,7 +72,7 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Its state (board.day.STATES), valid for `seconds`."""
+        """Add a scrape's state (rank in board.day.STATES), valid for `seconds`."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)

@@ -1,7 +1,8 @@
-"""Peak memory of the profiling run, above weights and KV cache.
+"""Peak memory of the profiling run, on top of weights and KV cache.
 
-The highest of three: the encoder with the largest images; the MLP's widest intermediates; the sampler's float32 copies of all logits
-(sorted, probabilities, log-probabilities)."""
+The highest of three moments counts: the encoder reads the largest images; the MLP holds the widest intermediates of
+all tokens; the sampler holds several float32 copies of all sequences' logits (sorted, probabilities, log-probabilities).
+"""
 
 from dataclasses import dataclass
 
@@ -16,26 +17,26 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
 
-_LOGIT_BYTES = 4
-_STREAMS = 3  # hidden states, residual, the layer's output
-_USUAL_RATIO = 3.5  # intermediate to hidden size, if unknown
-_MOE_CHUNK_TOKENS = 32768  # above, tokens pass the experts in chunks
+_LOGIT_BYTES = 4  # float32
+_STREAMS = 3  # hidden states, the residual beside them, and the output of the layer
+_USUAL_RATIO = 3.5  # intermediate to hidden size, if neither config nor weights give it
+_MOE_CHUNK_TOKENS = 32768  # above this, tokens pass the experts in chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Peak in bytes, overall and of the encoder, on the GPU that samples."""
+    """Peak overall and of the encoder alone, in bytes, on the GPU that samples."""
 
     encoder_bytes: int
     peak_bytes: int
     logits_bytes: int = 0
-    """One copy; 0 if the sampler is not the peak."""
+    """One copy of the logits; 0 if the sampler is not the peak."""
 
 
 def activation(
     model: Model, settings: Settings, *, intermediate: int | None, offloaded: bool = False
 ) -> Activation:
-    """Above the weights."""
+    """Return the peak of the profiling run above the weights."""
     element = dtype_bytes(settings.dtype)
     stream = settings.max_num_batched_tokens * model.hidden_size * element
     width = ceil_div(
@@ -48,18 +49,19 @@ def activation(
         forward += _fetched(model, settings)
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
-    if images and settings.engine == "V0":  # prompts of one image each
+    if images and settings.engine == "V0":  # it profiles prompts of one image each
         sequences = min(sequences, images)
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream
     if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
-        # V1 before 0.8: logits for every token, no sampling.
+        # V1 before 0.8 computes logits for every token and does not sample.
         sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
     peak = max(seen, kept + max(forward, sampler))
     return Activation(seen, peak, logits if peak == kept + sampler else 0)
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:
+    """Return the encoder's peak, the bytes kept for the language model, and the number of images."""
     encoder = model.encoder
     if encoder is None:
         return 0, 0, 0
@@ -71,23 +73,24 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
 
 
 def _fetched(model: Model, settings: Settings) -> int:
-    """The layer that V0 copies from host to GPU; V1 reads it in place."""
+    """Return the size of the layer that V0 copies from host to GPU while it runs (V1 reads it in place)."""
     ranks = settings.tensor_parallel_size * model.num_layers
     return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
 
 def sampler_copies(release: Release) -> calibration.Figure:
-    """Return the number of the sampler's float32 copies of the logits."""
+    """Return the number of float32 copies of the logits."""
     if release >= releases.SAMPLER_DOES_NOT_SORT:
         return calibration.SAMPLER_COPIES_UNSORTED
     return calibration.SAMPLER_COPIES
 
 
 def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
-    """Memory that the allocator reserved, free or not: before 0.6.4 it counts.
+    """Return all memory that the allocator reserved, free or not: releases before 0.6.4 count that.
 
-    The block of queries, keys and values is free at the MLP, too small for its first output; the second, half as large, may fit.
-    The sampler fits into the MLP's blocks."""
+    The block of queries, keys and values is free when the MLP begins, but too small for its first
+    output; the second, half as large, may fit. The sampler fits into the MLP's blocks.
+    """
     tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
     element = dtype_bytes(settings.dtype)
     queries = ceil_div(model.num_attention_heads * model.head_dim, ranks) * tokens * element
@@ -104,15 +107,17 @@ def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
 
 
 def _unpacked(model: Model, latent: LatentAttention, ranks: int) -> int:
-    """Elements per token of MLA before it had its own cache, one block per tensor.
+    """Return elements per token of MLA before it had its own cache; each tensor has its own block.
 
-    Queries, keys with values, keys; all three and the output padded; the output cut. Source: deepseek_v2.py of 0.6.4."""
+    Queries, keys with values, keys; all three and the output padded; the output cut. Source: deepseek_v2.py of 0.6.4.
+    """
     head = latent.nope_dim + latent.rope_dim
     each = 2 * head + latent.nope_dim + 2 * latent.value_dim + 4 * PLAIN_MLA_HEAD
     return ceil_div(model.num_attention_heads, ranks) * each
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:
+    """Return the elements of the widest intermediates, of the MLP or of the routed experts."""
     tokens = settings.max_num_batched_tokens
     dense = tokens * ((2 if model.gated_mlp else 1) * width + width)
     experts = model.experts

@@ -10,7 +10,7 @@ from vllm_watch.capacity.units import GIB
 
 
 def assumptions(plan: Plan) -> tuple[str, ...]:
-    """One sentence each, most important first."""
+    """Return one sentence per assumption, most important first."""
     settings, flags = plan.settings, plan.settings.flags
     said = [
         f"vLLM {settings.release}, engine {settings.engine}",

@@ -1,4 +1,4 @@
-"""Bounds for numbers from files and command lines, so that no computation runs away."""
+"""Bounds for numbers from model files and command lines, so that no computation runs away."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -13,18 +13,18 @@ _DIGITS_SHOWN = 18
 
 
 def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
-    """True for an int from 1 to the maximum."""
+    """Return True if it is an int from 1 to the maximum."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
 def shown(value: Any) -> str:
-    """Shortened, for a message."""
+    """Return the value for a message, shortened."""
     text = str(value) if not isinstance(value, int) or abs(value) < 10**4000 else "a number of more than 4,000 digits"  # fmt: skip
     return text if len(text) <= _DIGITS_SHOWN else f"{text[:_DIGITS_SHOWN]}… ({len(text)} characters)"  # fmt: skip
 
 
 def check_numbers(record: Any, where: str = "") -> None:
-    """Ints from 0 to NUMBER_MAX, else WatchError."""
+    """Check that every int of the record is from 0 to NUMBER_MAX; raises WatchError."""
     for field in fields(record):
         value = getattr(record, field.name)
         if is_dataclass(value):

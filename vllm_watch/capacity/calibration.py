@@ -1,4 +1,7 @@
-"""Measured figures that no formula gives, from public start-up logs. Raise VERSION with every change."""
+"""Measured figures that no formula gives, from public start-up logs, with their range.
+
+Raise VERSION with every change of a figure.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +10,7 @@ VERSION = "2026-11-27.2"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value, its range and its source."""
+    """A measured value, its observed range and its source."""
 
     value: float
     low: float

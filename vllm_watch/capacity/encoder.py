@@ -1,31 +1,32 @@
-"""The encoder of a multimodal model: weights, and peak while vLLM profiles it.
+"""The encoder of a multimodal model: its weights and its peak while vLLM profiles it.
 
-It encodes as many of the largest images as one step may hold; the output stays until the language model ran.
-Source: profile_run and MultiModalBudget of vLLM's V1."""
+vLLM encodes as many of the largest images as one step may hold before the language model runs; the
+output stays until then. Source: profile_run and MultiModalBudget of vLLM's V1.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_ITEM_TOKENS = 16384
-"""If any image size is taken: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
+"""For encoders that take any image size: max_pixels of Qwen2-VL (28² per token) to Qwen3.8 (32²)."""
 
-# Image, residual, norm's output; the MLP around its activation. Measured: 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (0.26), 1.3
-# to 1.6 on two.
+# The image, the residual and a norm's output; the MLP before and after its activation. Measured:
+# 1.4 to 1.5 GiB for 16,384 tokens of Qwen3.8-27B on one RTX 5090 (0.26), 1.3 to 1.6 on two cards.
 _STREAMS, _WIDEST = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Sizes in elements."""
+    """A vision tower. Sizes in elements."""
 
     parameters: int
     hidden_size: int
     intermediate_size: int
     patches_per_token: int
-    """Per token of the language model."""
+    """Patches per token of the language model."""
     item_tokens: int
-    """The largest image's."""
+    """Of the largest image."""
 
 
 def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
@@ -49,13 +50,16 @@ def read_encoder(config: Mapping[str, Any]) -> Encoder | None:
 
 
 def peak_bytes(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens. Ranks split its MLP but add exchange buffers: two took as much as one."""
+    """Return the peak while it reads images of this many tokens.
+
+    Ranks split its MLP, but add exchange buffers: two ranks took as much as one.
+    """
     width = _STREAMS * encoder.hidden_size + _WIDEST * encoder.intermediate_size
     return tokens * encoder.patches_per_token * width * element
 
 
 def profiled_items(encoder: Encoder, batched_tokens: int) -> int:
-    """Return the whole images in one step, at least 1."""
+    """Return the number of whole images in one step, at least 1."""
     return max(1, batched_tokens // encoder.item_tokens)
 
 
@@ -87,6 +91,7 @@ def _stated_tokens(config: Mapping[str, Any], vision: Mapping[str, Any]) -> int 
 
 
 def _image_patches(vision: Mapping[str, Any]) -> int | None:
+    """Return the tokens of an encoder that scales all images to one size."""
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2

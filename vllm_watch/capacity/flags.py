@@ -1,4 +1,4 @@
-"""Engine flags as given and as vLLM resolves them, by release and GPU."""
+"""Engine flags as given and as vLLM resolves them; defaults depend on release and GPU."""
 
 from dataclasses import dataclass
 
@@ -10,30 +10,30 @@ from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
-LENGTH_UNSAID = 2048
-_LONG_CONTEXT = 32768  # above, V0 chunks prefills
-_LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # vLLM's get_batch_defaults
-_MULTIMODAL_BATCH = 5120  # V0's floor with an encoder
+LENGTH_UNSAID = 2048  # tokens: vLLM's default if the config gives none
+_LONG_CONTEXT = 32768  # tokens: above, V0 chunks prefills by default
+_LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
+_MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
-_READS_FP8 = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
+_READS_FP8 = ("H100", "H200", "H20", "GH200")  # FlashAttention 3 has an fp8 cache, on Hopper
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: tokens per step and cached layers."""
+    """Speculative decoding: tokens drafted per step and the drafter's cached layers."""
 
     method: str
     tokens: int
     layers: int
     model: Model | None = None
-    """None: layers like the target's full attention."""
+    """A separate draft model; None: layers shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags as given; None: left to vLLM."""
+    """Flags as given. None: left to vLLM."""
 
     release: Release = releases.NEWEST
     use_v0: bool | None = None
@@ -51,7 +51,7 @@ class Flags:
     quantization: str | None = None
     enforce_eager: bool = False
     language_model_only: bool = False
-    """The encoder is neither loaded nor profiled."""
+    """The encoder of a multimodal model is neither loaded nor profiled."""
     enable_prefix_caching: bool = True
     async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
@@ -69,6 +69,7 @@ class Settings:
 
     flags: Flags
     engine: str
+    """"V0" or "V1"."""
     max_model_len: int
     gpu_memory_utilization: float
     max_num_seqs: int
@@ -90,7 +91,10 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return the values that vLLM would take. Raises WatchError for a release that is too old."""
+    """Return every flag with the value that vLLM of this release would take on this GPU.
+
+    Raises: WatchError for a release that is too old.
+    """
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -125,7 +129,7 @@ def settle(
 
 
 def obstacle(flags: Flags, model: Model) -> str | None:
-    """Return why vLLM would refuse these flags regardless of memory."""
+    """Return why vLLM would refuse these flags regardless of memory, or None."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
         return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"
@@ -143,7 +147,10 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """True before 0.8, and for features that V1 lacked. Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
+    """Return True if vLLM picks V0: before 0.8, and for features that V1 lacked.
+
+    Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5.
+    """
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:
@@ -190,7 +197,7 @@ def _batch_v1(flags: Flags, gpu: Gpu | None, memory_bytes: int, *, cpu: bool) ->
 
 def _block_size(flags: Flags, model: Model, *, cpu: bool) -> int:
     if cpu and model.latent is not None:
-        return 16  # its kernel's only size
+        return 16  # the only size its kernel has
     if flags.block_size is not None:
         return flags.block_size
     if cpu:

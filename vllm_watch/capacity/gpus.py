@@ -1,6 +1,8 @@
-"""GPUs by name, with the memory that CUDA reports, less than nominal.
+"""GPUs by name, with the memory that CUDA reports, which is less than the nominal size.
 
-Source: `total_memory` in public start-up logs. Driver, ECC and a display take more; NVML is used if available."""
+Source: `total_memory` in public start-up logs. Driver, ECC and a display take more; NVML is used
+instead if available.
+"""
 
 import re
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ class Gpu:
     cuda_gib: float
 
 
+# Specific names first: the first pattern that a name contains wins.
 _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
     (pattern, Gpu(name, catalogue, cuda))
     for pattern, name, catalogue, cuda in (
@@ -61,7 +64,8 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
         (r"gb10|spark", "GB10", 128, 119.7),
     )
 )
-# Share left after ECC, firmware and rounding (0.0 to 0.09 lost above, mostly 0.01 to 0.03).
+# A card that is not in the table loses about this share to ECC, firmware and rounding (the spread above
+# is 0.0 to 0.09 of the catalogue's figure, most of it 0.01 to 0.03).
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
 CATALOGUE_SIZES = (
@@ -88,11 +92,11 @@ CATALOGUE_SIZES = (
 )
 
 
-_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as of "A100-SXM4-80GB"
+_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # in a name, as of "A100-SXM4-80GB"
 
 
 def sizes_of(name: str) -> tuple[float, ...]:
-    """Nominal GiB, if the name does not give it."""
+    """Return the nominal sizes (GiB) of cards of this name, if the name does not give one."""
     text = name.lower()
     first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
     if _SIZE.search(text):
@@ -101,7 +105,7 @@ def sizes_of(name: str) -> tuple[float, ...]:
 
 
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
-    """Find the card by name, and by size if there are several."""
+    """Return the card of this name (and size, if there are several), or None."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
@@ -113,7 +117,7 @@ def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
 
 
 def nearest(name: str) -> str | None:
-    """The known card with the most similar name, without maker and size."""
+    """Return the known card whose name is most similar, or None; without its maker and its size."""
     names = {gpu.name.lower().removeprefix("rtx "): gpu.name for _, gpu in _GPUS}
     words = re.sub(r"nvidia|geforce|rtx|tesla|\d+ ?gi?b|[-_]", " ", name.lower()).split()
     alike = get_close_matches(" ".join(words), names, 1) or get_close_matches(
@@ -123,7 +127,10 @@ def nearest(name: str) -> str | None:
 
 
 def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
-    """Return CUDA's figure and its source. A nominal size (24, 80) identifies the card; any other is taken as measured."""
+    """Return the memory that CUDA reports, and the source of the figure.
+
+    A nominal size (24, 80) identifies the card; any other is taken as measured.
+    """
     if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
         what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
         return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"

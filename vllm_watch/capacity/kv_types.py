@@ -1,7 +1,8 @@
 """Bytes per head and token for each --kv-cache-dtype.
 
-Source: vLLM's CacheDType and its backends' pages (per-token-head types add a scale, NVFP4 packs two values to a byte with a scale byte to 16,
-fp8_ds_mla is a row of 656 bytes)."""
+Source: vLLM's CacheDType and the pages of its attention backends (per-token-head types add a scale,
+NVFP4 packs two values to a byte with one scale byte to 16, fp8_ds_mla is a row of 656 bytes).
+"""
 
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ from vllm_watch.capacity.bounds import shown
 from vllm_watch.capacity.units import ceil_div, round_up
 from vllm_watch.errors import WatchError
 
+# The dtype of the model, in bytes per element.
 MODEL_DTYPES = {
     "bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4, "float64": 8,
 }  # fmt: skip
@@ -24,23 +26,23 @@ _ALIASES = {
     "nvfp4_4over6": "nvfp4",
     "int4": "int4_per_token_head",
 }
-# TurboQuant packs a head's K and V: bits of each; bytes of norm, scale and zero.
+# TurboQuant packs K and V of a head together: bits of each, and bytes of norm, scale and zero.
 _PACKED = {
     "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
     "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),
 }  # fmt: skip
 _KEY_NORM_BYTES, _VALUE_SCALES_BYTES, _FP8_BITS = 2, 4, 8
-SCALE_BYTES = 4  # a float32 per token and head, for K and for V
+SCALE_BYTES = 4  # one float32 per token and head, for K and for V
 DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values of 2 bytes
 
 
 def known_kv_types() -> tuple[str, ...]:
-    """'auto' first."""
+    """Return all known names, 'auto' first."""
     return ("auto", *_ELEMENT, *_PACKED)
 
 
 def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
-    """One head's K and V of one token."""
+    """Return the bytes of one head's K and V of one token."""
     if kv_dtype not in _PACKED:
         return 2 * head_bytes(head_dim, kv_dtype, model_dtype)
     key_bits, value_bits = _PACKED[kv_dtype]
@@ -50,7 +52,10 @@ def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
-    """One head's K or V of one token, with its scale. Raises WatchError if unknown."""
+    """Return the bytes of one head's K or V of one token, with its scale if the type has one.
+
+    Raises: WatchError if the type is unknown.
+    """
     kv_dtype = _ALIASES.get(kv_dtype, kv_dtype)
     if kv_dtype == "auto":
         return elements * dtype_bytes(model_dtype)
@@ -66,7 +71,10 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def dtype_bytes(model_dtype: str) -> int:
-    """Return bytes per element. Raises WatchError if unknown."""
+    """Return bytes per element of the dtype.
+
+    Raises: WatchError if it is unknown.
+    """
     model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:
         raise WatchError(

@@ -1,6 +1,7 @@
-"""Per-layer cache on one GPU: bytes per token, a window, or a state per request.
+"""Per-layer cache on one GPU: bytes per token, a window of tokens, or a state per request.
 
-Source: vLLM's kv_cache_interface.py and Mamba state shapes; before V1 its CacheEngine."""
+Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -10,33 +11,33 @@ from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_byt
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
-_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to its multiple, 640
-PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded
+_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
+PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
-_PLAIN_EDGE = 2
+_PLAIN_EDGE = 2  # layers at either end
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """Exactly one of the two sizes is not 0."""
+    """One layer's cache on one GPU. Exactly one of the two sizes is not 0."""
 
     bytes_per_token: int
     window_tokens: int | None = None
-    """None: all."""
+    """Tokens kept; None: all."""
     chunked: bool = False
     state_bytes: int = 0
-    """Per request of any length."""
+    """Per request, whatever its length."""
     checkpoints: int = 0
-    """In addition to the two of a cached prefix."""
+    """States kept in addition to the two of a cached prefix."""
     latent: bool = False
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """Split the layers; the remainder goes to the middle, as in vLLM."""
+    """Return the layers of each pipeline stage; the remainder goes to the middle, as in vLLM."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # From the second-last stage backwards: the last holds the head.
+    # vLLM adds the rest from the second-last stage backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -49,7 +50,7 @@ def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]
 def layer_caches(
     model: Model, settings: Settings, kinds: tuple[LayerKind, ...]
 ) -> list[LayerCache]:
-    """Return the caches without a drafter's."""
+    """Return the caches of these layers, without a drafter's."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
     plain = _kept_plain(cached, settings)
@@ -63,7 +64,7 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """TurboQuant skips the outermost layers of a model without states."""
+    """Return True if TurboQuant skips this layer: the outermost ones of a model without states."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -71,7 +72,7 @@ def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[i
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """Return the drafter's caches; without a draft model, like full attention (EAGLE, MTP)."""
+    """Return the drafter's caches; without a draft model, shaped like full attention (EAGLE, MTP)."""
     drafter = settings.flags.drafter
     if drafter is None:
         return []
@@ -119,6 +120,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
 
 
 def _heads_here(heads: int, settings: Settings) -> int:
+    """Return the KV heads per rank; with more ranks than heads, each rank holds a copy of one."""
     return max(1, heads // settings.tensor_parallel_size)
 
 
@@ -138,7 +140,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    # CPU kernels with AVX-512 BF16 want float32; without, the model's dtype.
+    # The kernels of a CPU with AVX-512 BF16 want float32, whatever the model's dtype; one without takes the model's.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0

@@ -18,7 +18,8 @@ _NAMES = {
 }  # fmt: skip
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
-# Without `layer_types`: every Nth layer is full, the last of its group. Source: transformers' configuration defaults.
+# Configs without `layer_types` leave the pattern to the model's code: every Nth layer is full,
+# the last of its group. Source: the defaults of the configuration classes in transformers.
 _FULL_ONCE_IN = {
     "gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2,
     "qwen3_next": 4, "qwen3_5": 4, "qwen3_5_moe": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4,
@@ -27,7 +28,7 @@ _STATE_FAMILIES = ("qwen3_next", "qwen3_5")
 
 
 def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
-    """First layer first."""
+    """Return one kind per layer, first layer first."""
     for rule in _RULES:
         kinds = rule(config, count)
         if kinds is not None:
@@ -36,7 +37,7 @@ def layer_kinds(config: Config, count: int) -> tuple[LayerKind, ...]:
 
 
 def unknown_kinds(config: Config) -> list[str]:
-    """Unknown layer types of the config."""
+    """Return the unknown layer types of the config."""
     lists = (config.get(key) for key in _LISTS)
     words = {
         str(name).lower() for names in lists if isinstance(names, list | tuple) for name in names
@@ -64,7 +65,7 @@ def _override_pattern(config: Config, _count: int) -> list[LayerKind] | None:
 
 
 def _linear_config(config: Config, count: int) -> list[LayerKind] | None:
-    linear = config.get("linear_attn_config")  # Kimi Linear; counts from 1
+    linear = config.get("linear_attn_config")  # Kimi Linear; its layers count from 1
     if not isinstance(linear, Mapping) or not linear.get("full_attn_layers"):
         return None
     full = set(linear["full_attn_layers"])
@@ -120,7 +121,7 @@ def _all_alike(config: Config, count: int) -> list[LayerKind] | None:
     if not window or config.get("use_sliding_window") is False:
         return None
     if config.get("use_sliding_window") and "max_window_layers" in config:
-        first = config["max_window_layers"]  # Qwen2: full before, window after
+        first = config["max_window_layers"]  # Qwen2: full before, a window from there on
         return [_FULL if index < first else _SLIDING for index in range(count)]
     return [_SLIDING] * count
 

@@ -1,4 +1,4 @@
-"""The properties of a model that determine its memory, whatever the config format."""
+"""The properties of a model that determine its memory, independent of config format."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ class LayerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """DeepSeek's MLA: one vector per token for all heads."""
+    """Multi-head latent attention (DeepSeek's MLA): one vector per token for all heads."""
 
     lora_rank: int
     rope_dim: int
@@ -28,7 +28,7 @@ class LatentAttention:
     value_dim: int
     query_rank: int | None = None
     indexer_dim: int | None = None
-    """Sparse attention's key per token (DeepSeek V3.2), in elements; None: not sparse."""
+    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: not sparse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class RecurrentState:
     projected_channels: int
     """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
-    """In addition to the two of a cached prefix, in releases that do so."""
+    """States kept in addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
-    """B and C of `conv_channels`, whole groups per rank."""
+    """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
     groups: int = 0
     assumed: bool = False
-    """Sizes derived from the attention layers."""
+    """True if sizes were derived from the attention layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Sizes in elements, before any split over GPUs."""
+    """A model's shape. Sizes in elements, of the whole model, before any split over GPUs."""
 
     model_type: str | None
     layer_kinds: tuple[LayerKind, ...]
@@ -84,24 +84,24 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """If full-attention layers differ from sliding ones (Gemma 4)."""
+    """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
-    """The last N read an earlier layer's cache."""
+    """The last N layers read an earlier layer's cache and have none."""
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
     attention_gate: bool = False
-    """A gate as wide as the queries (Qwen3-Next and after)."""
+    """Full attention has a gate as wide as its queries (Qwen3-Next and after)."""
     draft_layers: int = 0
-    """Multi-token prediction, in the checkpoint."""
+    """Multi-token-prediction layers in the checkpoint."""
     multimodal: bool = False
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
-    """Config key that makes the KV cache impossible to size."""
+    """The config key that makes the KV cache impossible to size, or None."""
     notes: tuple[str, ...] = ()
-    """For values missing from the config."""
+    """Assumptions for values missing from the config."""
 
     @property
     def num_layers(self) -> int:
@@ -109,7 +109,7 @@ class Model:
 
     @property
     def sized(self) -> bool:
-        """The config suffices to count the parameters."""
+        """Return True if the config suffices to count the parameters."""
         if self.state is not None and self.state.assumed:
             return False
         if self.experts is not None:

@@ -1,4 +1,7 @@
-"""Ways to fit if no single flag suffices; each is planned before it is printed, as in suggestions.py."""
+"""Ways to fit if no single flag suffices: several flags, more or larger GPUs, a smaller checkpoint.
+
+Each is planned before it is printed, as in suggestions.py.
+"""
 
 import math
 from collections.abc import Iterator
@@ -27,7 +30,7 @@ from vllm_watch.capacity.suggestions import (
 from vllm_watch.capacity.units import GIB
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
-"""They cost length, hardware or quality: list alternatives too."""
+"""Flags that cost length, hardware or quality; alternatives are listed with them."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
@@ -37,19 +40,19 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Several flags, more or larger GPUs, a smaller checkpoint."""
+    """Alternatives: several flags, more or larger GPUs, a smaller checkpoint."""
 
     change: str
     why: str
 
 
 def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
-    """Return alternatives if no suggestion is cheap."""
+    """Return alternatives if no suggestion is cheap: several flags, GPUs, memory, bits."""
     alone = {each.flag for each in found}
     if plan.fits or alone - _DEAR:
         return ()
     start = _startable(plan)
-    if _split(plan, start).fits:
+    if _split(plan, start).fits:  # vLLM takes it with another split
         return () if alone else (Way(_typed(plan, start), refusal(plan)),)
     ways: list[Way] = []
     if alone <= {"--max-model-len"}:
@@ -60,7 +63,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    """These, or with the smallest change of the split that vLLM accepts."""
+    """Return the flags, or those with the smallest change of the split that vLLM accepts."""
     flags = plan.settings.flags
     splits = (
         replace(
@@ -99,6 +102,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
+    """Return the changed flags as typed; with another split, also a size given per GPU."""
     changed = _changed(plan.settings.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
@@ -134,7 +138,7 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
         options = list(ways(now))
         if not options:
             continue
-        then = with_flags(now, options[-1][1])
+        then = with_flags(now, options[-1][1])  # the one that frees most
         if then.fits or _roomier(then, now):
             now = then
     if not now.fits:
@@ -169,6 +173,7 @@ def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
+    """Return the memory per GPU that suffices for the same number of GPUs."""
     now = _split(plan, start)
     blocks = now.pool.blocks_per_request(now.settings.max_model_len) + 1
     missing = max(0, blocks * now.pool.bytes_per_block - now.kv_bytes, now.over_bytes)
@@ -184,11 +189,11 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
                 f"as CUDA counts it, instead of {plan.machine.memory_bytes / GIB:.1f}",
             )
             return
-        size *= _LARGER_STEP  # larger cards take larger batches
+        size *= _LARGER_STEP  # larger cards take larger batches by default
 
 
 def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    """A smaller format that would fit; no flag produces it."""
+    """Return a smaller format of the weights that would fit; no flag produces it."""
     now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
     flags = replace(start, quantization=None)
     for name, quantization in _CHECKPOINTS if plan.model.sized else ():

@@ -1,4 +1,4 @@
-"""CUDA context and NCCL as vLLM measures them, and CUDA graphs."""
+"""Other memory from the budget: CUDA context and NCCL as vLLM measures them, and CUDA graphs."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
@@ -9,10 +9,10 @@ _LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
 
 
 def non_torch_bytes(settings: Settings) -> int:
-    """Outside PyTorch, as profiling measures it."""
+    """Return the memory outside PyTorch that vLLM's profiling measures."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     size = calibration.NON_TORCH_ONE_GPU_GIB.value
-    if ranks > 1:  # NCCL buffers for every peer
+    if ranks > 1:  # NCCL keeps buffers for every peer
         size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
     if releases.PROFILES_CLEAN_DEVICE <= settings.release < releases.LEAVES_OUT_CONTEXT:
         size += calibration.LAZY_CONTEXT_GIB.value
@@ -20,7 +20,7 @@ def non_torch_bytes(settings: Settings) -> int:
 
 
 def graph_bytes(settings: Settings) -> int:
-    """Return the graphs' memory, if taken from the KV cache's budget."""
+    """Return the memory of CUDA graphs, if taken from the KV cache's budget."""
     if settings.flags.enforce_eager or settings.release < releases.GRAPHS_IN_BUDGET or settings.cpu:
         return 0
     size = calibration.GRAPHS_GIB.value + calibration.GRAPH_GIB.value * graph_count(
@@ -30,13 +30,13 @@ def graph_bytes(settings: Settings) -> int:
 
 
 def graph_count(sequences: int) -> int:
-    """Count graphs of mixed batches (up to twice the sequences) and of decoding (up to the sequences)."""
+    """Return the graphs of mixed batches (up to twice the sequences) and of decoding (up to the sequences)."""
     mixed = min(2 * sequences, _LARGEST_GRAPH)
     return _sizes(mixed) + _sizes(min(sequences, mixed))
 
 
 def _sizes(most: int) -> int:
-    """vLLM's defaults: 1, 2, 4, every 8th up to 256, every 16th above."""
+    """Count vLLM's default sizes: 1, 2, 4, every 8th up to 256 and every 16th above."""
     wide = range(_COARSE_FROM, most + 1, 2 * _FINE_STEP)
     return sum(
         size <= most for size in (1, 2, 4, *range(_FINE_STEP, _COARSE_FROM, _FINE_STEP), *wide)

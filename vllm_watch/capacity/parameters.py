@@ -1,4 +1,7 @@
-"""Parameter counts from the shape; the layers' matrices are counted apart: quantization shrinks them."""
+"""Parameter counts from the shape, used without a checkpoint.
+
+Quantized parts (the layers' matrices) are counted apart from others (embeddings, head, norms).
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,19 +14,19 @@ class Parameters:
     """Elements of the whole model."""
 
     matrices: int
-    """Quantization shrinks them, tensor parallelism splits them."""
+    """In the layers: quantization shrinks them, tensor parallelism splits them."""
     attention: int
-    """Attention and recurrent layers, part of `matrices`."""
+    """Of `matrices`, those of attention and of recurrent layers."""
     experts: int
-    """Routed experts, part of `matrices`."""
+    """Of `matrices`, those of routed experts."""
     embeddings: int
-    """And the output head if not tied."""
+    """Input embeddings, and the output head if not tied."""
     small: int
-    """Norms, biases, convolutions: whole and unquantized."""
+    """Norms, biases and convolutions, kept whole and unquantized."""
     encoder: int = 0
-    """Split, seldom quantized."""
+    """A vision tower's, split but seldom quantized."""
     replicated: int = 0
-    """Part of `matrices` that each rank keeps whole: MLA's projections down, routers."""
+    """Of `matrices`, those each rank keeps whole: MLA's projections down and the routers."""
 
     @property
     def total(self) -> int:
@@ -31,7 +34,7 @@ class Parameters:
 
 
 def count_parameters(model: Model) -> Parameters:
-    """Language model and encoder."""
+    """Count all parameters of the language model and its encoder."""
     attention = dense = experts = replicated = 0
     small = model.hidden_size
     alike = Counter((kind, _is_mixture(model, n)) for n, kind in enumerate(model.layer_kinds))
@@ -63,7 +66,7 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
 
 
 def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """The MLP's width that the count implies; None if implausible."""
+    """Return the MLP's width that the parameter count implies; None if implausible."""
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -88,7 +91,7 @@ def _mixer(model: Model, kind: LayerKind) -> int:
 
 def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
     queries = model.num_attention_heads * head_dim
-    wide = 3 if model.attention_gate else 2  # in, out, gate
+    wide = 3 if model.attention_gate else 2  # in, out, and the gate
     return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
 
 
@@ -137,5 +140,5 @@ def _feed_forward(model: Model, kind: LayerKind, *, mixture: bool) -> tuple[int,
         "falcon_mamba",
         "nemotron_h",
     ):
-        return 0, 0
+        return 0, 0  # the mixer is the whole layer
     return per_expert * hidden * width, 0

@@ -1,4 +1,4 @@
-"""From model, flags and GPU to each part of the memory and whether it fits."""
+"""The plan: from model, flags and GPU to each part of the memory and whether it fits."""
 
 from dataclasses import dataclass, replace
 
@@ -31,13 +31,13 @@ class Machine:
     count: int | None = None
     """None: as many as the flags need."""
     beyond_bytes: int = 0
-    """That a real start took beyond the count; may be negative."""
+    """Memory that a real start took beyond the count; negative: it took less."""
     beyond_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Known weights."""
+    """Known sizes of the weights."""
 
     given_gib: float | None = None
     bytes_total: int | None = None
@@ -45,24 +45,24 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The fullest GPU's memory, and the capacity. Bytes."""
+    """Memory of the fullest GPU and the resulting capacity. Sizes in bytes."""
 
     model: Model
     settings: Settings
     machine: Machine
     checkpoint: Checkpoint
     budget_bytes: int
-    """By --gpu-memory-utilization."""
+    """Share given by --gpu-memory-utilization."""
     weights: Weights
     activation: Activation
     non_torch_bytes: int
     graph_bytes: int
     kv_bytes: int
-    """May be negative."""
+    """Left for the KV cache; may be negative."""
     pool: Pool
     num_blocks: int
     longest: int
-    """That fits, up to the model's limit."""
+    """The longest request that fits, up to the model's own limit."""
 
     @property
     def gpus_needed(self) -> int:
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def has_memory(self) -> bool:
-        """One request of max_model_len fits."""
+        """Return True if one request of max_model_len fits on these GPUs."""
         if not self.pool.groups:
             return self.kv_bytes > 0
         if self.kv_bytes < 0 or self.lacks_state_blocks or self.over_bytes > 0:
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def lacks_state_blocks(self) -> bool:
-        """vLLM refuses to capture graphs: each sequence needs a block for its state."""
+        """Return True if vLLM refuses to capture graphs: each sequence needs a block for its state."""
         settings = self.settings
         return (
             settings.release >= releases.STATE_BLOCK_PER_SEQUENCE
@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def over_bytes(self) -> int:
-        """Excess of a given cache size over the GPU; 0 or less: fits."""
+        """Bytes by which a cache of given size exceeds the GPU's memory; 0 or less: fits."""
         taken = self.weights.bytes_per_gpu + self.activation.peak_bytes + self.non_torch_bytes
         cache = self.num_blocks * self.pool.bytes_per_block + self.machine.beyond_bytes
         return taken + cache - self.machine.memory_bytes
@@ -108,12 +108,12 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why vLLM refuses the flags regardless of memory."""
+        """Reason for which vLLM refuses the flags regardless of memory, or None."""
         return obstacle(self.settings.flags, self.model)
 
     @property
     def tokens(self) -> int:
-        """Cache size as vLLM prints it."""
+        """The size of the KV cache as vLLM prints it."""
         return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
 
     @property
@@ -122,14 +122,17 @@ class Plan:
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes per GPU for each token that vLLM prints."""
+        """KV cache bytes per GPU for each token that vLLM prints."""
         many = 1 << 20
         tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
         return self.pool.bytes_per_block * many / tokens if tokens else 0.0
 
 
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
-    """Raises WatchError if the kind of KV cache is unknown."""
+    """Return the plan.
+
+    Raises: WatchError if the kind of KV cache is unknown.
+    """
     if flags.language_model_only:
         model = replace(model, encoder=None, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
@@ -168,12 +171,12 @@ def _unsized(model: Model, weights: int, left: int, budget: int) -> WatchError:
 
 
 def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -> Plan:
-    """Same model and machine."""
+    """Plan the same model and machine with other flags."""
     return make_plan(plan.model, flags, plan.machine, checkpoint or plan.checkpoint)
 
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
-    """The pool with the largest blocks: all stages get its number."""
+    """Return the pool of the pipeline stage with the largest blocks; all stages get its number of blocks."""
     parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):

@@ -1,7 +1,9 @@
-"""One GPU's pool of KV blocks.
+"""One GPU's pool of KV blocks: shared by layers, used by requests, printed in the log.
 
-Layers of one kind form groups of equal size that draw from one pool, so a block is as large as one group's pages.
-Source: vLLM's kv_cache_utils.py, of the releases in `release.py`."""
+Layers with the same kind of cache form groups of equal size, and all groups draw blocks from one
+pool, so a block is as large as one group's pages. Source: vLLM's kv_cache_utils.py, of the releases
+in `release.py`.
+"""
 
 import math
 from collections import Counter
@@ -12,19 +14,19 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.layer_caches import LayerCache
 from vllm_watch.capacity.units import ceil_div
 
-_LATENT_ALIGNMENT = 128  # MLA with states: whole 128 tokens
+_LATENT_ALIGNMENT = 128  # MLA beside states: kernels want blocks of whole 128 tokens
 _KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
-# Fewer layers than this many times the smallest kind: pad it.
+# Fewer layers than this many times the smallest kind: pad the smaller kind instead of splitting.
 _PAD_RATHER_THAN_SPLIT = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers with one block table."""
+    """Layers that share one block table."""
 
     layers: int
     block_tokens: int
-    """0: a block holds one state."""
+    """Tokens per block; 0: a block holds one state."""
     window_tokens: int | None = None
     chunked: bool = False
     checkpoints: int = 0
@@ -40,11 +42,11 @@ class Pool:
 
     @property
     def block_size(self) -> int:
-        """Block size in tokens, as vLLM prints it."""
+        """Tokens per block, as vLLM prints it."""
         return min((each.block_tokens for each in self.groups if each.block_tokens), default=0)
 
     def blocks_per_request(self, length: int) -> int:
-        """Return the most blocks of a request of this length."""
+        """Return the most blocks that one request of this length holds."""
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
@@ -63,7 +65,7 @@ class Pool:
         )
 
     def fits(self, blocks: int, length: int) -> bool:
-        """vLLM would start: one request of this length fits."""
+        """Return True if vLLM would start: one request of this length fits."""
         reserved = 1 if self.settings.release >= releases.NULL_BLOCK_RESERVED else 0
         if not self.groups:
             return True
@@ -72,7 +74,7 @@ class Pool:
         return self.blocks_per_request(length) <= blocks - reserved
 
     def longest(self, blocks: int, limit: int) -> int:
-        """Return the longest request that fits; 0 if none does."""
+        """Return the longest request that fits, up to the limit; 0 if none does."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -80,7 +82,7 @@ class Pool:
         return low
 
     def concurrency(self, blocks: int, length: int) -> float:
-        """Requests of this length that fit at once."""
+        """Return the number of requests of this length that fit at once."""
         if not self.groups:
             return math.inf
         if self.settings.engine == "V0":
@@ -91,7 +93,7 @@ class Pool:
         """Return the tokens that vLLM prints at start."""
         if not self.groups:
             return 0
-        if not self.block_size:  # only states: a block per request
+        if not self.block_size:  # only states: one block per request of any length
             return blocks * length
         if self.settings.release >= releases.TOKENS_FROM_CONCURRENCY:
             return int(self.concurrency(blocks, length) * length)
@@ -100,7 +102,7 @@ class Pool:
 
 
 def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Return one GPU's pool."""
+    """Return the pool that these layers of one GPU share."""
     if settings.engine == "V0" or settings.release < releases.HYBRID_POOL:
         return _uniform_pool(caches, settings)
     states = [each for each in caches if each.state_bytes]
@@ -112,13 +114,14 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 
 
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
-    """Before hybrid pools, each layer keeps all tokens, also with a window."""
+    """Before hybrid pools, each layer with a cache keeps all tokens, also with a window."""
     per_token = sum(each.bytes_per_token for each in caches)
     groups = (Group(len(caches), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
 
 
 def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
+    """Return a block size at which a page of tokens holds one state."""
     kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
     step = max(kernel, settings.block_size)
     if tokens[0].latent:
@@ -165,7 +168,7 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    """Steps; a window keeps the blocks of all of them."""
+    """Return the steps in flight; a window keeps the blocks of all of them."""
     stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1

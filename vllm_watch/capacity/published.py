@@ -1,7 +1,10 @@
-"""Shapes of well-known models, to complete a handwritten config; its own values win.
+"""Shapes of well-known models, to complete a config that gives only a shape.
 
-Published shapes that agree in all five numbers are omitted, or differ only in length, then left open.
-Source: the config.json published by each model's authors."""
+A real config.json names its family and has all values. A handwritten one with only layers, heads and
+vocabulary is recognized by its shape; its own values win. Published shapes that agree in all five numbers
+are omitted, or differ only in their length, which is then left open.
+Source: the config.json published by each model's authors.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,14 +31,14 @@ _OPT: Config = {"model_type": "opt", "tie_word_embeddings": True, "max_position_
 
 
 def _dense(inner: int, context: int | None = None, **more: Any) -> Config:
-    """`context`: the maximum, if all of this shape agree."""
+    """`context`: the maximum, if all models of this shape agree."""
     return {"intermediate_size": inner, **more} | _length(context)
 
 
 def _mixture(
     experts: str, active: int, inner: int, context: int | None = None, **more: Any
 ) -> Config:
-    """`experts`: the family's key and their number."""
+    """`experts`: the family's key and the number of experts."""
     key, count = experts.split("=")
     sizes = {key: int(count), "num_experts_per_tok": active, "moe_intermediate_size": inner}
     return {**sizes, **more} | _length(context)
@@ -51,7 +54,7 @@ def _length(context: int | None) -> dict[str, Any]:
 
 
 def _gdn(value_heads: int, **more: Any) -> Config:
-    """Qwen3-Next and after; as wide as its value heads."""
+    """The gated delta net of Qwen3-Next and after, as wide as its value heads."""
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
@@ -79,7 +82,7 @@ _PUBLISHED: dict[_Shape, Config] = {
     (62, 7168, 56, 8, 32256): _dense(19200, context=16384),
     (60, 7168, 56, 8, 64000): _dense(20480),  # Yi 34B
     (32, 4096, 32, 32, 100278): _dense(11008, context=65536),  # OLMo 3 7B
-    # Mistral; Nemo 12B and Small 24B differ only in the MLP
+    # Mistral; Nemo 12B and Small 24B agree in all five and differ in the MLP
     (32, 4096, 32, 8, 32000): _dense(14336, context=32768),
     (32, 4096, 32, 8, 32768): _dense(14336, context=32768),
     (56, 6144, 48, 8, 32768): _dense(16384),  # Small 22B

@@ -1,7 +1,8 @@
-"""Bytes per parameter of a layer's matrices, scales included.
+"""Bytes per parameter of a layer's matrices for each quantization, scales included.
 
-Source: the formats: a group of `group_size` weights shares a scale (16 bits; 8 of MXFP4, MXFP8 and NVFP4) and, if asymmetric, a zero point
-as wide as a weight."""
+Source: the formats themselves: a group of `group_size` weights shares a scale (16 bits; 8 of MXFP4, MXFP8
+and NVFP4) and, if asymmetric, a zero point with the bits of a weight.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from vllm_watch.capacity.bounds import shown
 _DEFAULT_GROUP = 128
 _SCALE_BITS, _SMALL_SCALE_BITS = 16, 8
 _BITS_MAX = 32
-_SMALL_SCALE_GROUPS = (16, 32)  # NVFP4; MXFP4 and MXFP8
+_SMALL_SCALE_GROUPS = (16, 32)  # NVFP4's, and that of MXFP4 and MXFP8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +23,15 @@ class Quantization:
 
     name: str
     dense: float | None
-    """MLPs and shared experts."""
+    """Of MLPs and shared experts."""
     attention: float | None
     experts: float | None
     tables: float | None = None
-    """Embeddings and output head."""
+    """Of embeddings and output head."""
 
     @property
     def smallest(self) -> float | None:
-        """Smallest size; None if nothing is quantized."""
+        """The smallest size; None if nothing is quantized."""
         sizes = (self.dense, self.attention, self.experts, self.tables)
         return min((each for each in sizes if each is not None), default=None)
 
@@ -45,7 +46,7 @@ def _experts_alone(name: str, size: float) -> Quantization:
 
 NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
-"""Applied while loading; others need their own checkpoint."""
+"""Methods that vLLM applies while loading; others need their own checkpoint."""
 _NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
@@ -55,7 +56,7 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
-# Not vLLM's names.
+# Names that contain a format but are not vLLM's.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
     (r"mxfp4|mx_?fp4", _MXFP4),
@@ -63,17 +64,18 @@ _PATTERNS = (
     (r"w4a|int4|4bit|4-bit|awq|gptq|autoround", 0.53),
     (r"fp8|float8|int8|w8a|8bit|8-bit", 1.0),
 )
+# DeepSeek V4's `expert_dtype`.
 _EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "int8": 1.0}
 _FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
 _FLOAT_8 = {"num_bits": 8, "type": "float"}
-_GGUF_BITS = 4.85  # Q4_K_M; a GGUF file's own size is better
-_NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes, double quantization
+_GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size is better
+_NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
 _KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
 _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
 
 def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quantization:
-    """The config's, else that of --quantization."""
+    """Return the checkpoint's quantization if its config names one, else that of --quantization."""
     if checkpoint is not None:
         return checkpoint
     if flag is None:
@@ -89,12 +91,12 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
         return _all(name, _nf4())
     if name == "gguf":
         return replace(_all(name, _GGUF_BITS / 8), tables=_GGUF_BITS / 8)
-    # Newer, or no format in the name (compressed-tensors): not reduced.
+    # Newer than this table, or no format in the name (compressed-tensors): not reduced.
     return _all(name, _by_words(name))
 
 
 def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: int) -> Quantization:
-    """Read `quantization_config` and DeepSeek's `expert_dtype`; nonsense raises."""
+    """Read `quantization_config` and DeepSeek's `expert_dtype`; a nonsensical value raises."""
     found = _of_method(config)
     if expert_dtype is not None:
         word = str(expert_dtype).lower()
@@ -143,7 +145,7 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
 
 
 def _compressed(method: str, groups: Mapping[str, Any]) -> Quantization:
-    """Groups are chosen by target: "Linear" means all modules, others part of a module's name."""
+    """Read groups by their targets: "Linear" means all modules, others contain a module's name."""
     sizes: dict[str, float] = {}
     names: list[str] = []
     for group in groups.values():
@@ -207,7 +209,7 @@ def _algorithm(config: Any) -> str:
 
 
 def _quark(config: Mapping[str, Any]) -> Quantization:
-    """AMD's `dtype`: fp8_e4m3, int4, fp4 (of MXFP4)."""
+    """AMD's: `dtype` is fp8_e4m3, int4, fp4 (of MXFP4)."""
     whole = config.get("global_quant_config")
     weights = whole.get("weight") if isinstance(whole, Mapping) else None
     if not isinstance(weights, Mapping):

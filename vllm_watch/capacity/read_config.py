@@ -1,4 +1,7 @@
-"""Read a Hugging Face config.json; missing values get the defaults of vLLM or transformers, and a note."""
+"""Read a Hugging Face config.json into a `Model`.
+
+Missing values get the defaults of vLLM or transformers, and a note.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,6 +16,7 @@ from vllm_watch.capacity.quantization import Quantization, read_quantization
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
+# Keys of the language model in multimodal configs.
 _TEXT_CONFIGS = (
     "text_config", "llm_config", "language_config", "thinker_config", "language_model_config",
 )  # fmt: skip
@@ -28,6 +32,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
+# Families whose MLP is not gated.
 _PLAIN_MLPS = (
     "gpt2",
     "gpt_neox",
@@ -39,7 +44,7 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
-# Output head tied by default.
+# Families whose configuration class ties the output head by default.
 _TIED = (
     "falcon",
     "mpt",
@@ -52,16 +57,19 @@ _TIED = (
     "opt",
     "gpt_bigcode",
 )
-# DeepSeek V4 and later: several tokens share an entry; windows and compressor states come on top.
+# DeepSeek V4 and later: several tokens share one entry; a window and compressor states come on top.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
 
 def read_config(config: Config) -> Model:
-    """Raises WatchError with the key if a value that determines memory is missing or impossible."""
+    """Return the model of this config.
+
+    Raises: WatchError with the key if a value that determines memory is missing or impossible.
+    """
     try:
         model = _read(config)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
-        # External input: a list instead of a number is the config's error.
+        # A config is external input: a list instead of a number is an error of the config.
         raise WatchError(
             f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
             "take the config.json of the checkpoint as it was published",
@@ -132,7 +140,7 @@ def _read(config: Config) -> Model:
 
 
 def _unread_caches(config: Config) -> Iterator[str]:
-    """Return the key of a compressed cache: nonzero ratios, or a layer type."""
+    """Return the key that makes the cache compressed: nonzero ratios, or a layer type."""
     for key, value in config.items():
         ratios = value if isinstance(value, list | tuple) else [value]
         if _COMPRESSED.fullmatch(str(key)) and any(ratios):
@@ -198,7 +206,7 @@ def _key_value_heads(config: Config, heads: int) -> int:
             if not is_size(value):
                 raise ValueError(f"{key}: {shown(value)}")
             return value
-        # Falcon's old configs: multi_query with a meaningless num_kv_heads.
+        # Falcon's old configs set multi_query and a meaningless num_kv_heads.
         if isinstance(value, int) and value > 0 and not _old_multi_query(config):
             return value
     attention = config.get("attn_config")  # MPT, DBRX
@@ -278,7 +286,7 @@ def _experts(config: Config) -> Experts | None:
     )
     return Experts(
         count=count,
-        # 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
+        # Defaults: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
         active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004 - as said above
         intermediate_size=_optional(size) or 0,
         shared_intermediate_size=shared,

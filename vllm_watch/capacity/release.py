@@ -1,6 +1,7 @@
-"""vLLM releases whose changes affect memory. An unknown one is taken as NEWEST.
+"""vLLM releases and their changes that affect memory; all release-dependent rules use these.
 
-Source: vLLM's tags and the pull requests named."""
+Source: vLLM's tags and the pull requests named. An unknown release is taken as NEWEST.
+"""
 
 import re
 from typing import NamedTuple
@@ -19,34 +20,34 @@ class Release(NamedTuple):
         return ".".join(map(str, self))
 
 
-OLDEST = Release(0, 6, 0)  # earlier: refused
-NEWEST = Release(0, 32, 0)  # the rules are checked against it
+OLDEST = Release(0, 6, 0)  # earlier ones are refused
+NEWEST = Release(0, 32, 0)  # the rules below were checked against it
 
-# The peak is measured from an emptied cache (PR 9352); all used memory counts ...
+# The peak is measured from an emptied cache (PR 9352), and all used memory counts ...
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)
-LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... from here only its growth while profiling
+LEAVES_OUT_CONTEXT = Release(0, 6, 5)  # ... from here on only its growth while profiling
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
-MLA_LATENT_CACHE = Release(0, 7, 1)  # before: as if with plain heads
-MLA_UNPADDED = Release(0, 7, 3)  # before: 576 padded to 640 (PR 13022 and after)
+MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
+MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
 V1_BY_DEFAULT = Release(0, 8, 0)
-BATCH_DEFAULTS_BY_GPU = Release(0, 8, 3)  # large GPUs: 8192 tokens, 1024 sequences
-MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers side by side
-SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # small defaults (PR 17885)
-HYBRID_POOL = Release(0, 9, 2)  # windows and states get their own pages (PR 17996)
+BATCH_DEFAULTS_BY_GPU = Release(0, 8, 3)  # large GPUs take 8192 tokens and 1024 sequences
+MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers lay side by side
+SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 17885)
+HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
 V0_IS_GONE = Release(0, 11, 0)
 LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
-STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # default: two states of hybrids a request
+STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # by default: two states of hybrids a request
 STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs above the blocks is refused
 STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more for prefixes
-TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # concurrency × max_model_len (PR 40694)
+TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log prints concurrency × max_model_len (PR 40694)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
-GRAPHS_IN_BUDGET = Release(0, 21, 0)  # profiled and taken (PR 30515)
-UTILIZATION_92 = Release(0, 20, 0)  # before: 0.90
-WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # for two batches under async scheduling
-NULL_BLOCK_RESERVED = Release(0, 26, 0)  # when fitting is checked
+GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and taken (PR 30515)
+UTILIZATION_92 = Release(0, 20, 0)  # the default was 0.90
+WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches under async scheduling
+NULL_BLOCK_RESERVED = Release(0, 26, 0)  # one block is kept back when fitting is checked
 
 
-# "0.6" means the one that pip installs.
+# The last patch of each minor release with several: "0.6" means the one that pip installs.
 _LAST_PATCHES = {
     (0, 1): 7, (0, 2): 7, (0, 3): 3, (0, 4): 3, (0, 5): 5, (0, 6): 6, (0, 7): 3, (0, 8): 5, (0, 9): 2,
     (0, 10): 2, (0, 11): 2, (0, 14): 1, (0, 15): 1,
@@ -54,7 +55,7 @@ _LAST_PATCHES = {
 
 
 def parse_release(text: str | None) -> Release:
-    """Parse 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
+    """Parse a release: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
     if text is None:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())

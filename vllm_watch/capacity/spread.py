@@ -1,4 +1,4 @@
-"""Uncertainty of the KV cache: measured parts are certain, others not."""
+"""Uncertainty of the KV cache: measured parts are certain; counted or calibrated ones are not."""
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity.activation import sampler_copies
@@ -8,13 +8,14 @@ from vllm_watch.capacity.plan import Plan
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-# Observed: files hold tensors not loaded or loaded twice; a quantized checkpoint's unquantized matrices are unknown.
+# Observed errors of weights that were not measured: files hold tensors that are not loaded or are loaded twice;
+# the unquantized matrices of a quantized checkpoint are unknown.
 _CHECKPOINT, _COUNTED, _QUANTIZED = 0.01, 0.02, 0.06
-_FORWARD = 0.25  # of the layers' peak, not the sampler's
+_FORWARD = 0.25  # of the peak, if it is the layers' and not the sampler's
 
 
 def tokens_spread(plan: Plan) -> tuple[int, int]:
-    """Fewest and most that vLLM may print."""
+    """Return the fewest and the most tokens that vLLM may print."""
     settings = plan.settings
     if settings.flags.kv_cache_memory_bytes is not None or settings.flags.num_gpu_blocks_override:
         return plan.tokens, plan.tokens

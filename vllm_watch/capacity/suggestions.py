@@ -1,6 +1,8 @@
-"""Single flags that make a plan fit, by cost to users: nothing, a little quality or speed, length, hardware.
+"""Suggest single flags that make a plan fit, best first.
 
-Each is planned as typed before it is printed, and dropped if it does not fit."""
+Each is planned as typed before it is printed, and dropped if that plan does not fit. Ordered by the cost to
+users: nothing, a little quality or speed, length, hardware.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,14 +14,16 @@ from vllm_watch.capacity.plan import Plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
-UTILIZATION_MAX = 0.95  # above, graphs and fragmentation do not fit: the usual OOM while serving
+UTILIZATION_MAX = (
+    0.95  # above, CUDA graphs and fragmentation do not fit: the usual OOM while serving
+)
 _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
-_SMALL_BATCH_TOKENS = 2048
+_SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
 PARALLEL = (2, 4, 8, 16)
 STAGES = (1, 2, 4, 8, 16)
-_HARDLY_SHORTER = 0.75
-_USEFUL_LENGTH = 1024  # tokens
+_HARDLY_SHORTER = 0.75  # of the requested length
+_USEFUL_LENGTH = 1024  # tokens: a shorter context is not useful
 _MUCH_WASTE_BYTES = GIB
 
 
@@ -36,7 +40,7 @@ Change = tuple[Suggestion, Flags]
 
 
 def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
-    """Best first; if the plan fits, flags that waste memory."""
+    """Return single flags, best first; if the plan fits, flags that waste memory."""
     if plan.fits:
         return tuple(_waste(plan))
     if _is_refused(plan):
@@ -52,13 +56,13 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def refusal(plan: Plan) -> str:
-    """Why vLLM would not start with this split."""
+    """Return why vLLM would not start with this split."""
     wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
     return plan.obstacle or wanted
 
 
 def but(flags: Flags, name: str, value: Any) -> Flags:
-    """Change one flag."""
+    """Return the flags with one changed."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
 
@@ -81,19 +85,19 @@ def _utilization(plan: Plan) -> Iterator[Change]:
 
 
 def length_little(plan: Plan) -> Iterator[Change]:
-    """Costs little."""
+    """Suggest a slightly shorter context, which costs little."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
 def length(plan: Plan) -> Iterator[Change]:
-    """Much shorter."""
+    """Suggest a much shorter context."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
 def _shorter(plan: Plan) -> Iterator[Change]:
-    """Searched: a shorter limit may shrink the profiled batch."""
+    """Return the longest context that fits; searched, since a shorter limit may shrink the profiled batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
     length = length // block * block or length
@@ -107,7 +111,7 @@ def _shorter(plan: Plan) -> Iterator[Change]:
 
 
 def _longest_profiled(plan: Plan) -> int | None:
-    """Bisect: a profiled batch grows with the length and leaves nothing."""
+    """Bisect, for a profiled batch that grows with the length and leaves nothing."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
         then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
@@ -160,7 +164,7 @@ def _eager(plan: Plan) -> Iterator[Change]:
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    """Suggest up to the number of GPUs; a size given per GPU changes too."""
+    """Suggest more ranks, up to the number of GPUs; a size given per GPU would change with them."""
     flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
@@ -174,7 +178,7 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def shares_heads(plan: Plan, ranks: int) -> bool:
-    """This many ranks can split the heads; KV heads may be copied, not cut."""
+    """Return True if this many ranks can split the heads; KV heads may be copied, not cut."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
@@ -191,7 +195,7 @@ def _weights(plan: Plan) -> Iterator[Change]:
 
 
 def cache_bytes(plan: Plan) -> Iterator[Change]:
-    """Suggest a size that holds one request."""
+    """Suggest a cache size that holds one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
@@ -222,6 +226,7 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
+    """Suggest flags if the KV cache is larger than the allowed requests can fill."""
     settings, flags = plan.settings, plan.settings.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
@@ -247,7 +252,7 @@ WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
 
 
 def gib(size: float) -> str:
-    """Format for a sentence."""
+    """Return it for a sentence."""
     return f"{size / GIB:.2f}"
 
 

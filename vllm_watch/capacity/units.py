@@ -1,4 +1,4 @@
-"""Binary units, and division that rounds up as allocators do."""
+"""Sizes: binary units, and division that rounds up as allocators do."""
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -10,5 +10,5 @@ def ceil_div(amount: int, piece: int) -> int:
 
 
 def round_up(amount: int, multiple: int) -> int:
-    """Round up to a multiple."""
+    """The amount, rounded up to a multiple."""
     return ceil_div(amount, multiple) * multiple

@@ -1,4 +1,4 @@
-"""Weights per GPU, from the checkpoint or counted from the config."""
+"""Weights per GPU, from the checkpoint's sizes or counted from the config."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from vllm_watch.capacity.parameters import count_parameters
 from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
-_SAME = 0.03
-_LEAST_BYTES = 0.2  # per parameter: below 2 bits is not served
-_FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some are elsewhere
-_LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)
+_SAME = 0.03  # model cards round their billions
+_LEAST_BYTES = 0.2  # per parameter: nothing below 2 bits is served
+_FEWEST_OF_ALL = 0.45  # bytes per parameter: below, some weights are elsewhere
+_LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
 _FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = (
     "gguf",
     "aqlm",
     "hqq",
-)  # also in two and three bits, all matrices
+)  # also exist in two and three bits, and quantize all matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Weights:
     bytes_per_gpu: int
     source: str
     offloaded: bool = False
-    """Some are in host memory."""
+    """True if some are in host memory."""
 
 
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
-    """Return the given size, else the checkpoint's, else the counted one."""
+    """Return the weights of one GPU: as given, else of the checkpoint, else counted."""
     flags = settings.flags
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
@@ -73,14 +73,17 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
 
 
 def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
+    """Return True if the figure is too small for the whole model in any format."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
 
 
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
-    """Return the counted size and the reason if vLLM cannot have printed the given one.
+    """Return the counted size and the reason if vLLM cannot have printed the given one, else None.
 
-    A quantized checkpoint lies between four bits per parameter and the model in 16: embeddings, output head and encoder stay in 16."""
+    A quantized checkpoint is smaller than the model in 16 bits, and larger than four bits for each parameter:
+    embeddings, output head and encoder stay in 16. Any other size may have been measured.
+    """
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
         return None
@@ -101,7 +104,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
 
 
 def _copies(model: Model, settings: Settings, quantization: Quantization | None = None) -> int:
-    """Matrices whole on each rank, beyond its share."""
+    """Return the bytes of matrices that each rank keeps whole, beyond its share."""
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     how = quantization or find_quantization(settings.flags.quantization, model.quantization)
     size = how.attention or dtype_bytes(settings.dtype)
@@ -115,7 +118,7 @@ def _counted(model: Model, settings: Settings) -> tuple[int, str]:
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
-    """Return the size on one GPU, and how it was counted."""
+    """Return the size of the parameters on one GPU, and how they were counted."""
     parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
     ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
@@ -126,7 +129,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
         int(count * (size or element)) for count, size in zip(counts, sizes, strict=True)
     )
     tables = int(parameters.embeddings * (quantization.tables or element))
-    # Embeddings and encoder on the first stage, the head on the last.
+    # Embeddings and encoder are on the first stage, the output head is on the last.
     apart = 2 if stages > 1 and not model.tied_embeddings else 1
     split = ceil_div(matrices, ranks * stages)
     split += ceil_div(tables // apart + parameters.encoder * element, ranks)
@@ -143,7 +146,7 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
 
 
 def _lora_bytes(model: Model, settings: Settings) -> int:
-    """Two thin matrices for each of attention's four and the MLP's three."""
+    """Return the memory for adapters: two thin matrices for each of attention's four and the MLP's three."""
     flags = settings.flags
     if not flags.enable_lora:
         return 0

@@ -124,7 +124,7 @@ def _effective(config: Config) -> dict[str, Any]:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    """Raises InvalidConfigError with all problems."""
+    """Return their checks. Raises InvalidConfigError with all problems."""
     if not config.notifications.each():
         return ""
     lines, wrong = ["notifiers:"], []
@@ -163,7 +163,7 @@ def _in_words(file: Path, config: Config) -> str:
 
 
 def _schedules(config: Config) -> str:
-    """Zone, next restart and permitting window per target."""
+    """Return zone, next restart and next permitting window per target."""
     lines, now_t = [], time.time()
     for target in config.targets:
         restart = config.restart_for(target)
@@ -182,7 +182,7 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    """The first window, if later."""
+    """Return the first permitted window's opening, if later."""
     allowed = tuple(map(windows.parse, restart.windows))
     opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:

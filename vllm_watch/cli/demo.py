@@ -29,11 +29,11 @@ examples:
   vllm-watch demo --scenario cold_start --speed 60"""
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
-_INTERVAL_SECONDS = 1.0  # watched for minutes
+_INTERVAL_SECONDS = 1.0  # a demo is watched for minutes
 
 
 class Demo:
-    """`gpu_source` has the real one's interface."""
+    """One scenario. `gpu_source` has the real one's interface."""
 
     def __init__(self, story: str = "demo", speed: float = 1.0, seed: int = 1) -> None:
         """Raise WatchError for an unknown scenario."""
@@ -52,6 +52,7 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
+        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 
@@ -116,7 +117,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 
 def dry_run() -> dict[str, Any]:
-    """The hook is never called."""
+    """Settings for dry runs: the hook is never called."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

@@ -76,7 +76,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
-    # A failure's explanation begins likewise.
+    # A failure's explanation begins with the same sentence.
     repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
     said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
     if diagnosis.fixes:

@@ -8,10 +8,10 @@ from vllm_watch.cli.helpers.gpus import judging as gpus_judging
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
-"""As a plain `gpus`; one more reading confirms."""
+"""As long as a plain `gpus`; one more reading confirms it."""
 
 TERM_SECONDS = 10.0
-"""A core that can exit does within seconds; orphans mostly cannot."""
+"""A core that can still exit does so within seconds; orphans mostly cannot."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
 SECONDS_MAX = 86_400.0
@@ -92,7 +92,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    """No operator must believe that a process was ended."""
+    """An operator must not believe that a process was ended."""
     if arguments.yes:
         raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
 

@@ -1,5 +1,9 @@
-"""`vllm-watch probe`: a health check of the local watcher without its configuration: it detects TLS, sends no password (`/-/healthy` needs none) and
-verifies no certificate, as it sends no secrets. If client certificates are required the server's handshake counts: its event loop produces it."""
+"""`vllm-watch probe`: a container's health check or exec probe of the local watcher.
+
+It does not know the configuration: it detects TLS, sends no password (`/-/healthy` needs none) and verifies no
+certificate, as it sends no secrets. If a client certificate is required, the server's part of the handshake counts:
+its event loop must produce it.
+"""
 
 import argparse
 import contextlib
@@ -26,7 +30,7 @@ examples:
 
 exit status: 0 it answers, 1 it does not
 """
-_SECONDS = 2.0  # twice within the image's 5 s
+_SECONDS = 2.0  # twice, without and with TLS, within the image's 5 s
 _PATH = "/-/healthy"
 _PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
@@ -71,7 +75,7 @@ def _address(url: str) -> tuple[str, str, int]:
 
 
 def _asked(scheme: str, host: str, port: int) -> str:
-    """Why not, or ""."""
+    """Return why not, or ""."""
     try:
         status = _status(scheme, host, port)
     except TimeoutError:
@@ -97,7 +101,7 @@ def _status(scheme: str, host: str, port: int) -> int:
 
 
 def _shakes_hands(host: str, port: int) -> bool:
-    """A ClientHello is answered."""
+    """Return True if a ClientHello is answered."""
     outgoing = ssl.MemoryBIO()
     mine = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -111,7 +115,7 @@ def _shakes_hands(host: str, port: int) -> bool:
 
 
 def _context() -> ssl.SSLContext:
-    """Nothing confidential is sent."""
+    """Trust any server: nothing confidential is sent."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE

@@ -99,7 +99,7 @@ def _of_file(source: str) -> Reading:
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    """Raises WatchError."""
+    """Return the reading, or what answered instead. Raises WatchError."""
     config = load(
         None, environ={}, targets=[url], targets_from="URL", tls=engine_tls.said(arguments)
     )

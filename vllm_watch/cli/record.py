@@ -16,8 +16,8 @@ examples:
   vllm-watch record --target http://10.0.0.7:8000 --out slow.jsonl.gz --interval 5 --duration 600
   vllm-watch replay today.jsonl.gz"""
 
-_INTERVAL_SECONDS = 1.0
-_INTERVAL_SECONDS_MIN = 0.1  # below, a load
+_INTERVAL_SECONDS = 1.0  # vLLM answers in milliseconds
+_INTERVAL_SECONDS_MIN = 0.1  # below, scraping would be load
 _FILE_BYTES_MAX = 256 << 20
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """A signal is the normal end."""
+    """Run the command; a signal is the normal end."""
     record(
         arguments.target,
         arguments.out,

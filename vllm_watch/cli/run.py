@@ -32,7 +32,8 @@ examples:
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 _NEW_OBJECTS_UNCOLLECTED = 20_000
-"""Python's 700 are one round of scrapes, almost without garbage: collecting took a twentieth of its time. Costs megabytes."""
+"""Python's 700 equal one round of scrapes, which leaves almost no garbage: needless collections took a twentieth of
+its time. This costs some megabytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        if config.engine_log is not None:  # one server's
+        if config.engine_log is not None:  # of one server, not of any found
             only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
             return config.model_copy(update={"targets": (only,)})
         discovery = config.discovery.model_copy(update={"host": True})
@@ -96,25 +97,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_procfs(config: Config) -> None:
-    """Raises ConfigError for a missing /proc, before anything starts."""
+    """Raise ConfigError for a missing /proc, before anything starts."""
     if not config.procfs.is_dir():
         remedy = "give the path where the host's /proc is mounted"
         raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)
 
 
 def _refuse_empty(path: Path) -> None:
-    """It is probably being written: it would end every watch."""
+    """An empty file is probably being written: it would end the watch of every target."""
     try:
         empty = path.is_file() and not regular_file.read(path, FILE_BYTES_MAX).strip()
     except OSError:
-        return
+        return  # `load` reports the error
     if empty:
         cause = f"{path} is empty, as a file is that is just being written"
         raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
 def collect_rarely() -> None:
-    """And never modules, which last."""
+    """Collect rarely, and never modules, which last as long as the process."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 

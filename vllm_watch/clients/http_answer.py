@@ -1,4 +1,8 @@
-"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout. `tests/test_one_way_to_read.py` finds code that reads in any other way."""
+"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout.
+
+A body comes in as many pieces as the network makes of it, so a single read returns a part.
+`tests/test_one_way_to_read.py` finds code that reads in any other way.
+"""
 
 import asyncio
 import os
@@ -25,7 +29,12 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the whole body. Raises TooLongError; aiohttp.ClientError, TimeoutError, OSError: incomplete."""
+    """Return the whole body. The session's `total` timeout or the caller's limits the time.
+
+    Raises:
+        TooLongError: it has more than `bytes_max` bytes.
+        aiohttp.ClientError, TimeoutError, OSError: it is incomplete.
+    """
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -35,7 +44,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return up to `bytes_max` received within `seconds`. Raises as `body` does."""
+    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -49,7 +58,11 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream, without a truncated last one. Raises TooLongError: over `bytes_max`."""
+    """Yield the lines of a stream as they come, without a truncated last one.
+
+    Raises:
+        TooLongError: a line has more than `bytes_max` bytes.
+    """
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")
@@ -60,7 +73,7 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
 
 
 def why_none(error: Exception, timeout_seconds: float) -> str:
-    """Return why a server did not answer."""
+    """Return why a server did not answer, in words."""
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_seconds:g} s"
     number = getattr(error, "errno", None)

@@ -1,6 +1,8 @@
-"""A client of the Kubernetes API server:
+"""A client of the Kubernetes API server: single REST calls and watches, bounded in time and size; judges nothing.
 
-REST calls and watches, bounded in time and size. Address and credentials are read again for each call, because tokens are rotated.
+Inside a cluster the pod has all that is needed: the address in the environment; token, certificate and namespace in
+files. These are read again for each call, because tokens are rotated. Each call is a connection of its own, because
+calls are minutes apart.
 Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
@@ -22,13 +24,13 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Including connecting: the API server answers in milliseconds, and callers retry."""
+"""Limit of a call, including connecting: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter: a call that timed out was sent."""
+"""Shorter than a call's limit, so that a call that timed out was sent."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""A pod or a Lease takes some KB; a pod list one or two MiB."""
+"""A pod or a Lease takes some KB; the pod list of a large namespace one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Mount of a pod's token, certificate and namespace."""
@@ -49,44 +51,48 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # False: certainly not executed
+        self.sent = sent  # the request may have been executed; False: certainly not
 
 
 class Answer(NamedTuple):
     """The API server's response, including 4xx and 5xx."""
 
     status: int
-    document: dict[str, Any]  # empty if not a JSON object
-    retry_after_seconds: float | None = None  # with 429 and 503
+    document: dict[str, Any]  # empty if the body was not a JSON object
+    retry_after_seconds: float | None = None  # requested with 429 and 503
 
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
 
     def said(self) -> str:
-        """Of a Status object its message."""
+        """Return status and message in one line; of a Status object its message."""
         message = excerpt(str(self.document.get("message", "")), _MESSAGE_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return e.g. an object's metadata; empty if missing or not an object."""
+    """Return an object's part, such as its metadata; empty if missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The API server's address, our credentials."""
+    """Address of the API server, and our credentials."""
 
     url: str  # without a path
     token_file: Path | None = None
     ca_file: Path | None = None  # None: the system's CAs
-    namespace: str = ""  # "": unknown
+    namespace: str = ""  # our own; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """A pod's own service account; `folder` defaults to SERVICE_ACCOUNT. Raises KubernetesError: not a pod, or no token."""
+    """Return the access of a pod's own service account; `folder` defaults to SERVICE_ACCOUNT.
+
+    Raises:
+        KubernetesError: not a pod, or one without a token.
+    """
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -113,35 +119,41 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """A client of one API server. Without a response every method raises KubernetesError."""
+    """A client of one API server. Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
+        """`session` creates the sessions; hooks have it in `Tools.session`."""
         self.access = access
         self._session = session
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+        """Read `path`, such as /api/v1/namespaces/NAMESPACE/pods/NAME."""
         return await self._call("GET", path, None, query=query)
 
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """409 if the name exists."""
+        """Create; 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """409 if metadata.resourceVersion is not the newest."""
+        """Replace; 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
-        """A merge patch."""
+        """Change the parts in `document` (a merge patch)."""
         return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch until `take` returns False or the server ends the stream.
+        """Watch: pass each event to `take` until it returns False or the server ends the stream; then the
+        answer is empty.
 
-        `seconds`: requested; CALL_SECONDS later it is dead. Raises KubernetesError, also if it breaks off.
+        `seconds`: the requested duration; a connection that lasts CALL_SECONDS longer is dead.
+
+        Raises:
+            KubernetesError: also if the stream breaks off or is not a stream of events.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -199,7 +211,7 @@ class Api:
                 return headers, True
             ca = None if self.access.ca_file is None else _content(self.access.ca_file)
             return headers, ssl.create_default_context(cadata=ca)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
             cause = f"the service account's files cannot be used: {redacted(str(error))}"
             remedy = "check the volume that Kubernetes mounts into the pod"
             raise KubernetesError(cause, remedy, sent=False) from None
@@ -217,7 +229,7 @@ def _content(file: Path) -> str:
 
 
 async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    """Raises ValueError for an invalid line."""
+    """Pass each event to `take`. Raises ValueError for an invalid line."""
     async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
         async for line in lines:
             event = json_text.read(line)

@@ -1,4 +1,8 @@
-"""A signed POST of JSON and its outcome, for the webhook hook and notifier. No redirects; no proxies and passwords of our environment."""
+"""A signed POST of JSON and its outcome, shared by the webhook hook and the webhook notifier.
+
+The caller interprets the outcome: a restart that may have begun must never be requested twice, a message may be.
+Redirects are not followed; proxies and passwords of our environment are not used.
+"""
 
 import asyncio
 import hashlib
@@ -21,7 +25,7 @@ from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""Receivers should accept older timestamps: clocks differ, and a queue delays requests."""
+"""Age of a timestamp that receivers should accept: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -29,7 +33,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""With `untrusted` and `not_reached` nothing was sent."""
+"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -38,14 +42,14 @@ NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 class Posted:
     """The outcome of one POST."""
 
-    end: str
-    text: str  # without secrets
-    status: int | None = None
-    retry_after_seconds: float = 0.0
+    end: str  # one of the above
+    text: str  # message, without secrets
+    status: int | None = None  # if answered
+    retry_after_seconds: float = 0.0  # as requested by the receiver
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without proxies and passwords of the environment."""
+    """Return a session without cookies, and without proxies and passwords from the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
@@ -65,7 +69,7 @@ def read_secret(file: Path, key: str) -> bytes:
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Sign if there is a secret."""
+    """Return the headers of a POST with this idempotency key, signed if there is a secret."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -81,7 +85,7 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
 
 
 def origin(url: str) -> str:
-    """Return a URL without query and path, which may hold a token."""
+    """Return the part of a URL without secrets: query and path may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
@@ -90,9 +94,9 @@ async def post(
     session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
     unix_time: float,
 ) -> Posted:  # fmt: skip
-    """Send once. Raises only CancelledError."""
+    """Send it once. Raises only CancelledError."""
     place = origin(url)
-    # Less than the whole time: a call that used it up was sent.
+    # Connecting has a shorter limit: a call that used up the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
@@ -119,7 +123,7 @@ async def post(
 
 
 async def reachable(url: str) -> str | None:
-    """Send nothing (TLS for https); return the error, or None."""
+    """Connect (with TLS for https) and send nothing; return the error, or None."""
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if secure else 80)
@@ -134,6 +138,7 @@ async def reachable(url: str) -> str | None:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
+    """Return the beginning of an error response's body, without waiting for its end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:

@@ -1,5 +1,8 @@
-"""Answers that are empty, cut off after a token, or endless, for `engine_failing`. Answers as long as requested are fine (max_tokens=1, ignore_eos), as
-are new kinds of requests."""
+"""Answers that are empty, cut off after a token, or endless. A helper of `engine_failing`.
+
+Garbage shows in answer lengths and finish reasons, not in latencies. Answers as short or long as requested are fine
+(max_tokens=1, benchmarks with ignore_eos), as are requests of a new kind.
+"""
 
 from math import log
 from operator import add
@@ -12,39 +15,39 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""Nearly all are affected; it ends when half are well."""
+"""Nearly every answer is affected; a finding ends when half are well."""
 
 SURE = 14.0
-"""Log odds against chance: one in a million, as many as a busy engine's windows in a year."""
+"""Log odds against chance: one in a million, as often as a busy engine has windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
 """Minimum past for a comparison."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Changes within minutes are not learnt."""
+"""Changes within minutes do not become the usual."""
 
 ALIKE_FACTOR = 2.0
-"""Beyond it they come from other clients."""
+"""Mean request sizes that differ by more come from other clients."""
 
 ADOPT_SECONDS = 3600.0
-"""Other requests become usual after this."""
+"""Another kind of requests becomes the usual after this long."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Assumed without a past."""
+"""Without a past, one of five answers may be affected."""
 
 
 @record
 class Finding:
-    """Nearly all answers are of a rare kind."""
+    """Nearly all answers are of a kind rare for this engine."""
 
     cause: str
     severity: str
     count: float
     of: float
-    usual: float
+    usual: float  # share in the past
     since_s: float
-    present: bool
+    present: bool  # still in the last poll
 
 
 class Answers:
@@ -53,8 +56,8 @@ class Answers:
     def __init__(self, model: str | None) -> None:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
-        self._quiet_s = 0.0
-        self._strange, self._strange_s = Ends(), 0.0
+        self._quiet_s = 0.0  # since a request ended
+        self._strange, self._strange_s = Ends(), 0.0  # since the current finding began
         self._at_s: float | None = None
         self._found: Finding | None = None
 
@@ -63,6 +66,7 @@ class Answers:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Answers":
+        """Raises one of stored.DAMAGE."""
         answers = cls(stored.text_or_none(state["model"]))
         answers._past = Ends(*stored.numbers(state["past"], len(Ends())))
         answers._seconds = stored.number(state["seconds"], 0.0)
@@ -95,7 +99,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Nights without requests do not fade the past."""
+        """Add a poll; nights without requests do not fade the past."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -104,7 +108,7 @@ class Answers:
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
-        """None: requests may have asked for such answers."""
+        """Return the severity; None: requests may have asked for such answers."""
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
@@ -123,13 +127,13 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Short answers may be intended (classification), unless they replace as many others."""
+        """Short answers may be intended (classification wants one token), unless they replace as many others."""
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,
         )
         if is_now < ALIKE_FACTOR * usual:
-            return None
+            return None  # usually most are
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
         return "page" if _alike(is_now - usual, 1.0, missing, 1.0) else "ticket"
 
@@ -152,7 +156,7 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Kullback-Leibler, per answer."""
+    """Return the Kullback-Leibler divergence from the usual share, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

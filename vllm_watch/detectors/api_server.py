@@ -1,5 +1,10 @@
-"""A bottleneck in the API server, for `overload`: end-to-end latency less queue, prefill and decode of the same requests (tokenizing, images, its one
-CPU). Source: vLLM's --api-server-count."""
+"""A bottleneck in the API server. A helper of `overload`.
+
+End-to-end latency less queue, prefill and decode of the same finished requests is time in the API server: tokenizing,
+image processing, waiting for its one CPU.
+
+Source: vLLM's --api-server-count; an end-to-end latency that its parts do not explain.
+"""
 
 from operator import ge, sub
 from typing import Any, NamedTuple
@@ -13,30 +18,30 @@ from vllm_watch.signals.throughput import Mean
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""Users leave after ten (Nielsen, 1993)."""
+"""Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""A captioning job spends seconds on images all day."""
+"""Page only for changes: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
-"""A burst takes a minute to drain, and its requests another to finish."""
+"""A one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""One huge prompt must not dominate."""
+"""Keeps one huge prompt from dominating the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video per request."""
+"""Images, audio or video per request; fewer do not explain the mean."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
 """A mean over hours, known after ten minutes."""
 
 CPU_BOUND_CORES = 0.8
-"""Python runs on one core; below it waits, for an engine that accepts no requests."""
+"""Python runs on one core. Below this it waits, for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
-    """Sums over a server's engines."""
+    """Sums over all engines of a server since its start."""
 
     requests: float
     outside_s: float  # may fall by rounding
@@ -59,10 +64,12 @@ class ApiServer:
         return {"usual": self._usual.export_state(), "media": self._usual_media.export_state()}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Raises one of stored.DAMAGE."""
         self._usual.restore(state["usual"], away_seconds)
         self._usual_media.restore(state["media"], away_seconds)
 
     def update(self, view: View) -> tuple[Verdict, ...]:
+        """Judge a scrape; return nothing without latencies."""
         reading = view.observation.reading
         totals = None if reading is None else _totals(reading.engines)
         if reading is None or totals is None:
@@ -87,7 +94,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # Requests wait up to a step to enter the engine.
+        # Requests wait up to a step to enter the engine; that is not the API server's.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING

@@ -1,5 +1,9 @@
-"""The contract of detectors. A module here has `Settings` (frozen pydantic, a reason per threshold) and a `Detector(settings)` for one target or a
-`HostDetector(settings)`. Memory is bounded; after a gap (`View.known` is False) nothing is compared with earlier data."""
+"""The contract of detectors.
+
+A module of this folder has `Settings` (frozen pydantic, good defaults, a reason for each threshold) and a
+`Detector(settings)` for one target or a `HostDetector(settings)` for one host's GPUs. Memory must be bounded; after a
+gap (`View.known` is False) do not compare with earlier data.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,34 +23,34 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 @record
 class Around:
-    """Related targets, by name."""
+    """Other targets related to this one, by name."""
 
-    missed_by: tuple[str, ...] = ()  # they wait for its KV, or fail without
-    waited_for: tuple[str, ...] = ()  # `missed_by` without another source
-    peers: tuple[str, ...] = ()
-    ranks: tuple[str, ...] = ()
-    stalled_ranks: tuple[str, ...] = ()  # `ranks` with work and no progress
-    held_up_by: tuple[str, ...] = ()  # `ranks` that failed themselves
-    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only others use
-    core: str | None = None  # the only engine core on its GPUs
-    left_core: str | None = None  # an earlier server's stale one
+    missed_by: tuple[str, ...] = ()  # they wait for KV from such servers, or fail without
+    waited_for: tuple[str, ...] = ()  # as `missed_by`, with this server as their only source
+    peers: tuple[str, ...] = ()  # they exchange KV with it
+    ranks: tuple[str, ...] = ()  # they step together with it
+    stalled_ranks: tuple[str, ...] = ()  # those of `ranks` with work and no progress
+    held_up_by: tuple[str, ...] = ()  # those of `ranks` that failed themselves
+    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only other servers use
+    core: str | None = None  # title and PID of the only engine core on its GPUs
+    left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
 
 @record
 class View:
-    """One poll of a target."""
+    """One poll of a target, with its history."""
 
     at_s: float  # on the target's monotonic timeline
-    known: bool
+    known: bool  # False: the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
-    windows: Mapping[str, Window] = field(default_factory=dict)
-    progress: Mapping[str, Progress] = field(default_factory=dict)
+    windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """The host's GPUs it may run on; None: unknown."""
+        """Return the host's GPUs on which it may run; None if unknown."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
@@ -55,11 +59,11 @@ class View:
 class HostServer:
     """One vLLM server of a host, at its last scrape."""
 
-    name: str
-    up: bool
-    gpus: frozenset[str]  # also while down; empty: unknown
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes
-    asleep: bool = False  # all engines, without weights or cache on the GPU
+    name: str  # of its target
+    up: bool  # whether it answered
+    gpus: frozenset[str]  # known to be its own, also while down; empty: unknown
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → text naming its processes
+    asleep: bool = False  # all engines sleep, with no weights or cache on the GPU
 
 
 @record
@@ -68,13 +72,14 @@ class HostView:
 
     at_s: float  # on the host's monotonic timeline
     gpus: tuple[GpuSample, ...]
-    holders: tuple[GpuHolders, ...]
+    holders: tuple[GpuHolders, ...]  # judged, in the order of `gpus`
     servers: tuple[HostServer, ...] = ()
 
     def using(self, uuid: str) -> tuple[HostServer, ...]:
         return tuple(each for each in self.servers if uuid in each.gpus)
 
     def hit(self, uuid: str) -> tuple[HostServer, ...]:
+        """Return the servers that a fault of this GPU affects."""
         alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
         return self.using(uuid) or alone
 
@@ -83,39 +88,42 @@ class HostView:
 class Evidence:
     """One number for or against a verdict."""
 
-    name: str
+    name: str  # slug: "steps_per_second"
     value: float | str | None
     unit: str = ""
-    expected: float | str | None = None  # healthy
-    text: str = ""
+    expected: float | str | None = None  # the healthy value
+    text: str = ""  # "no step for 42 s; the longest before was 1.3 s"
 
 
 @record
 class Verdict:
-    """One detector's judgement of an engine (None: the server). `unknown` is not clear: an incident stays open, and none opens."""
+    """One detector's judgement of an engine (None: of the server) at one poll.
+
+    `unknown` is not clear: an open incident stays open, and none opens.
+    """
 
     state: str  # FIRING | CLEAR | UNKNOWN
-    kind: str
+    kind: str  # incident kind: "engine_stalled"
     engine: str | None = None
     cause: str = "unknown"  # from the published list; never guessed
-    family: str = ""  # story.base.Cause
+    family: str = ""  # of an unknown cause (story.base.Cause)
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
-    summary: str = ""
+    summary: str = ""  # one sentence with the main numbers
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     present: bool = True  # this poll's numbers are abnormal
-    since_seconds: float = 0.0
+    since_seconds: float = 0.0  # how long it has lasted
     measure: float | None = None  # of the first evidence; greater is worse
-    concerns: tuple[str, ...] = ()
-    restart_targets: tuple[str, ...] = ()
+    concerns: tuple[str, ...] = ()  # targets affected by a host's finding
+    restart_targets: tuple[str, ...] = ()  # those to restart
 
 
 class Detector(Protocol):
     """Judges one phenomenon on one target."""
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """One verdict per engine, or one for the server."""
+        """Return one verdict per engine, or one for the server."""
 
 
 class HostDetector(Protocol):
@@ -133,13 +141,16 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of `away_seconds` ago on the same timeline; a process's state waits for the first scrape. Raises one of
-        stored.DAMAGE, changing nothing."""
+        """Restore the state exported `away_seconds` ago on the same timeline.
+
+        State of one process must wait for the first scrape: another may be running. Raises one of stored.DAMAGE and
+        changes nothing then.
+        """
 
 
 @runtime_checkable
 class Inherits(Protocol):
-    """It can learn from another server of its group."""
+    """A detector that can learn from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
         """Adopt only habits that make it more patient. Raises one of stored.DAMAGE."""

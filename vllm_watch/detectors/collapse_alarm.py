@@ -5,23 +5,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""The alarm ends after these without a reason; one may be luck."""
+"""The alarm ends after this many blocks in a row without a reason; one may be luck."""
 
 
 class Alarm:
     """Follows one CUSUM of the baseline."""
 
     def __init__(self) -> None:
-        self.cause: Cause | None = None
-        self._since_s: float | None = None
-        self._normal_blocks = 0
+        self.cause: Cause | None = None  # while the alarm holds
+        self._since_s: float | None = None  # start of the first doubtful block
+        self._normal_blocks = 0  # in a row
 
     @property
     def over(self) -> bool:
         return self._normal_blocks >= NORMAL_BLOCKS
 
     def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        """`level`: of the CUSUM; `reason`: the block adds to it."""
+        """Add a block. `level`: of the CUSUM; `reason`: the block adds to it."""
         self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
         if not alarm:
             self.cause = None
@@ -38,4 +38,5 @@ class Alarm:
         return None if self.cause is None else self.cause.name
 
     def restore(self, cause: object) -> None:
+        """Raises one of stored.DAMAGE."""
         self.cause = None if cause is None else Cause(stored.text(cause), ())

@@ -1,5 +1,8 @@
-"""When a slow engine pages, and a restart is advised. More than a ticket needs more proof: counters hide a load's composition (adapters, grammars,
-images), and step times wander."""
+"""When a slow engine pages, and when a restart is advised.
+
+A ticket needs only steps longer than usual at this load. More needs more proof: counters do not show a load's
+composition (adapters, grammars, images), and step times wander.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,23 +17,23 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""Over any slowdown that ended by itself."""
+"""Margin over any slowdown that ended by itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""A ticket after LASTING_MINUTES, though no block is odd."""
+"""Steps this much longer for LASTING_MINUTES are a ticket, though no block is odd."""
 
 LASTING_MINUTES = 20
-"""At familiar loads, all slower."""
+"""Minutes of work at familiar loads, all of them slower."""
 
 LASTING_DEVIATIONS = 2.5
-"""Deviations of one minute that their mean must exceed."""
+"""Their mean must also exceed this many deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Until the deviation is known."""
+"""Work needed to know the deviation of a minute."""
 
 _MINUTE_SECONDS = 60.0
-"""Requests come and go within it."""
+"""Requests come and go within a minute of work; a lasting loss outlives many."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
@@ -63,14 +66,14 @@ class Bar:
     def __init__(self) -> None:
         self.wander = Wander()
         self.lasting = Lasting()
-        self.reached: Sequence[str] = ()
-        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
-        self._seconds = 0.0
-        self._worst = 0.0
+        self.reached: Sequence[str] = ()  # consequences of the current slowdown
+        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)  # of the current slowdown
+        self._seconds = 0.0  # beyond the bar
+        self._worst = 0.0  # of the current slowdown
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
-        """`doubt`: something may be wrong; `harmed`: users feel it."""
+        """Add a block. `doubt`: something may be wrong; `harmed`: users feel it."""
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
         if log_ratio is None or block.long_prompts:
             return
@@ -101,7 +104,7 @@ class Bar:
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:
-        """Drop a slowdown with an outside cause."""
+        """Forget a slowdown with an outside cause."""
         self._worst = 0.0
 
     def export_state(self) -> dict[str, Any]:
@@ -114,6 +117,7 @@ class Bar:
         }
 
     def restore(self, state: stored.Stored) -> None:
+        """Raises one of stored.DAMAGE."""
         self.wander.restore(state["wander"])
         self.reached = stored.texts(state.get("reached", ()))
         self._seconds, self._worst = stored.number(state["seconds"]), stored.number(state["worst"])

@@ -1,5 +1,10 @@
-"""Causes of a collapse. Starved of pages: longer requests (preemption_thrash), unexplained usage that grew over minutes (kv_leak) or came at once
-(kv_pinning), or waits for another server's KV (peer_wait). Slow: collapse_gpus.py, collapse_host.py, else the engine."""
+"""Causes of a collapse, from the numbers. Pure helpers.
+
+Starved of KV pages: preemption_thrash: requests grew several times longer and evict each other; kv_leak: usage that
+running requests do not explain grew over minutes; kv_pinning: it came at once, held by a few requests or none;
+peer_wait: requests hold pages while they wait for another server's KV. Slow steps: collapse_gpus.py and
+collapse_host.py, else the engine itself.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,53 +44,53 @@ NEEDS = Needs(
 )  # fmt: skip
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
-"""Long prompts that take others' pages resemble these."""
+"""Long prompts resemble these while they take the pages of others."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""Page only if ever more users wait."""
+"""The requests or another server are the cause: page only if ever more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
-"""A better cause replaces these."""
+"""A better cause may replace these while the alarm holds."""
 
 UNREAD_SHARE = 0.5
-"""With less than the rest, running requests are not the cause."""
+"""Running requests with less than the rest are not the cause."""
 
 LEAK_SHARE_MIN = 0.2
-"""Share of the cache without an owner; prompts in progress and preempted requests blur less."""
+"""Share of the cache without an owner; prompts in progress and preempted requests blur accounts by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""Pages taken at once go within one or two scrapes."""
+"""Leaked pages are lost over more than this; pages taken at once, within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
-"""A few prefills pin pages within a minute."""
+"""Leaks take longer than this; a few prefills pin pages within a minute."""
 
 CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""Shares of the current unexplained usage that bound the rise."""
+"""The rise is timed between these shares of the current unexplained usage."""
 
 CREEP_SAMPLE_SECONDS = 20.0
-"""Grain of unexplained usage."""
+"""Grain of the history of unexplained usage."""
 
 CREEP_SAMPLES = 180
 """One hour at that grain."""
 
 RECOVERING_RATIO = 0.9
-"""The last scrape at this share of the baseline may be recovery; the mean lags."""
+"""The last scrape at this share of the baseline may mean recovery, while the mean lags."""
 
 LONG_REQUESTS = 2.5
-"""Requests this many times longer than when fresh fill the cache."""
+"""Finished requests this many times longer than when fresh fill the cache themselves."""
 
 PREEMPTED_SHARE_MIN = 0.1
-"""Preemptions per finished request."""
+"""Minimum preemptions per finished request for thrash."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""Cache held by long prompts: the cause."""
+"""Long prompts holding this share of the cache cause the shortage."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""Held by long prompts: a part."""
+"""Long prompts holding this share contribute to it."""
 
 
 class Creep:
-    """An hour of KV usage that running requests do not explain."""
+    """KV usage of the last hour that running requests do not explain."""
 
     def __init__(self) -> None:
         self._history = RingBuffer(CREEP_SAMPLES, 2)
@@ -104,7 +109,7 @@ class Creep:
             self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
-        """Return seconds from CREEP_FROM to CREEP_TO of `now`."""
+        """Return the seconds from CREEP_FROM to CREEP_TO of `now`, or None."""
         end = None
         for when, unexplained in reversed(self._history):
             if end is None and unexplained <= CREEP_TO * now:
@@ -132,23 +137,23 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """An engine without pages; None: unknown."""
+    """Facts about an engine that lacks pages; None is unknown."""
 
     running: float
-    usage: float
-    length_ratio: float | None  # finished ÷ fresh
-    preempted_share: float | None  # per finished request
-    preempting: bool
-    long_prompts_share: float | None  # of the cache
-    long_prompt_tokens: float  # mean
-    late_length_ratio: float | None  # without earlier requests
-    unexplained: float | None  # of the cache, beyond the usual
-    rise_seconds: float | None
+    usage: float  # share of the cache in use
+    length_ratio: float | None  # recently finished ÷ fresh
+    preempted_share: float | None  # preemptions per finished request
+    preempting: bool  # requests were preempted since it began
+    long_prompts_share: float | None  # of the cache, taken by far longer prompts
+    long_prompt_tokens: float  # their mean
+    late_length_ratio: float | None  # as `length_ratio`, without earlier requests
+    unexplained: float | None  # of the cache, beyond the usual for this many requests
+    rise_seconds: float | None  # duration of its rise
     awaiting: float = 0.0  # requests that wait for KV from elsewhere
-    awaited: float = 0.0  # upper bound
-    unheld: float | None  # of the cache, without requests in flight
-    unheld_rise_seconds: float | None
-    unheld_surely: bool  # longer than a prompt takes
+    awaited: float = 0.0  # upper bound of their share of the cache
+    unheld: float | None  # of the cache, not explained by requests in flight
+    unheld_rise_seconds: float | None  # duration of its rise
+    unheld_surely: bool  # for longer than a prompt takes
 
 
 def of_starvation(facts: Starvation) -> Cause:
@@ -174,8 +179,10 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold. `request_tokens`: of a fresh one. Unknown is all: held pages are not a
-    leak."""
+    """Return the largest share of the cache that requests waiting for KV may hold.
+
+    `request_tokens`: of a request when fresh. Unknown counts as all: held pages are not a leak.
+    """
     if not block.awaiting_kv:
         return 0.0
     if not capacity_tokens or not request_tokens:
@@ -184,13 +191,13 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Requests hold pages until their KV arrives."""
+    """Return the cause: requests hold pages until their KV arrives."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
-    """Return True if long prompts took much of the cache."""
+    """Return True if unusually long prompts recently took much of the cache."""
     return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
@@ -218,7 +225,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """A leak that only an idle engine shows."""
+    """Return a leak so slow that only an idle engine shows it."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -234,7 +241,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """How full the cache is. `expected`: healthy requests at this usage."""
+    """Describe how full the cache is. `expected`: requests at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -281,7 +288,7 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    """Without token counts."""
+    """Fallback without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
     said = f"{now:.0%} of the cache is held beyond the usual for this many requests"
     if rise is not None and rise >= CREEP_SECONDS:
@@ -296,7 +303,7 @@ def _by_usual_use(facts: Starvation) -> Cause:
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """The last scrape against the mean."""
+    """Return evidence from the last scrape against the mean's."""
     done = comparison.throughput_ratio
     if done is None or done < RECOVERING_RATIO or comparison.slow_now:
         return ()

@@ -29,13 +29,13 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Until another replaces it: one long request among few misleads."""
+"""Time until another cause replaces it: a long request that ends among few resembles long ones."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""Thrash pages when the queue doubles."""
+"""Thrash pages when the queue has doubled (five requests count as none)."""
 
 PASSES_SECONDS = 120.0
-"""Until long prompts page: one takes 10 to 60 s."""
+"""Time until long prompts page: computing one takes 10 to 60 s."""
 
 
 class EngineJudge:
@@ -45,15 +45,15 @@ class EngineJudge:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._other_seconds = 0.0
+        self._other_seconds = 0.0  # with another cache cause
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
         self._connected = False  # peers may keep pages after their requests
         self._queue_grew = False
-        self._asked_for = False
-        self._starved_seconds = 0.0
-        self._urgent = False
+        self._asked_for = False  # long prompts take the others' pages
+        self._starved_seconds = 0.0  # during this alarm
+        self._urgent = False  # the last starved block deserves a page
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -65,16 +65,16 @@ class EngineJudge:
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._awaited = 0.0  # cache share
+        self._awaited = 0.0  # cache share of requests that wait for KV
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()
+        self._finished_late = Finished()  # without earlier requests
         self._starving = False
         self._starving_since_s = 0.0
-        self._rise_seconds: float | None = None
-        self._unheld_rise_seconds: float | None = None
-        self._waiting_first = 0.0
-        self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
+        self._rise_seconds: float | None = None  # at the start of starvation
+        self._unheld_rise_seconds: float | None = None  # when first found
+        self._waiting_first = 0.0  # at the start of starvation
+        self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}  # by family
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
@@ -133,6 +133,7 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Restore the state of this very process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
@@ -159,7 +160,7 @@ class EngineJudge:
         self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
-        if "asked_for" in state:
+        if "asked_for" in state:  # absent in older states
             self._asked_for = stored.flag(state["asked_for"])
             self._starved_seconds = stored.number(state["starved_seconds"])
         if "urgent" in state:
@@ -234,7 +235,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # Without pages a few long requests make steps long.
+            # Without pages a few long requests make steps long: not a slow engine.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -311,7 +312,7 @@ class EngineJudge:
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
         cause = self._held(found, comparison)
-        if comparison.starved_now:
+        if comparison.starved_now:  # a draining queue does not page
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog drains in bursts
         text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
@@ -336,7 +337,7 @@ class EngineJudge:
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
-        """Long prompts take others' pages for a minute or two."""
+        """A bunch of long prompts takes others' pages for a minute or two."""
         if (
             cause.name in causes.OF_LOAD
             and self._asked_for

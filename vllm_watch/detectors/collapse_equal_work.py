@@ -1,5 +1,9 @@
-"""An engine that needs far more concurrent requests than usual, or than its siblings, for the same tokens per second and contexts (Little's law:
-requests running = rate · time in the engine). Found also if it was always slow."""
+"""An engine that needs far more concurrent requests for its usual work, or its siblings'.
+
+A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
+If steps scatter, or it was always slow, that load has no precedent; but the same tokens per second, with contexts as
+long, once took a fraction of the requests.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,41 +16,42 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Tokens per second ÷ the usual, or siblings': still equal."""
+"""Tokens per second ÷ the usual, or the siblings': up to this the work is equal."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""KV cache per running request: still alike."""
+"""KV cache per running request ÷ the usual, or the siblings': up to this requests are alike."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Requests running, and step time, ÷ the siblings': routers are uneven."""
+"""Requests running, and step time, ÷ the siblings': routers spread requests unevenly."""
 
 GRAIN = log(1.5)
-"""Tokens per second (log) of one rate."""
+"""Tokens per second this close (log) are one rate of work."""
 
 RATES_MAX = 32
-"""A factor of 400,000."""
+"""They cover a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Averages a rate's usual cost."""
+"""Work averaged into a rate's usual cost."""
 
 TIMES_MIN = 3.0
-"""Requests running, and step time, ÷ the usual: adapters, grammars and images cost half more, their batch as much again."""
+"""Requests running, and step time, ÷ the usual: adapters, grammars and images cost up to half more, and their larger
+batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""Learnt up to this: a growing slowdown must not be."""
+"""Up to this it is learnt as usual: a growing slowdown must not be."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must agree: a recovered engine's mean stays high while its queue drains."""
+"""The last half minute must show it too: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""It holds above the first, at most the second of the usual work."""
+"""A finding holds while the last half minute is above the first, at no more than the second of the usual work."""
 
 
 class Work(NamedTuple):
-    """Mean work and its cost."""
+    """An engine's mean work and its cost."""
 
     running: float = 0.0
-    generated: float = 0.0  # per second
+    generated: float = 0.0  # tokens per second
     prompted: float = 0.0
     kv_usage: float = 0.0
     step_seconds: float = 0.0
@@ -57,9 +62,9 @@ class OwnWork:
 
     def __init__(self) -> None:
         self.now = self._lately = Work()
-        self.at_s = self._seconds = 0.0
-        self.behind_s: float | None = None
-        self._usual: dict[int, tuple[float, Work]] = {}
+        self.at_s = self._seconds = 0.0  # the last block; of the means
+        self.behind_s: float | None = None  # since when its siblings need far less
+        self._usual: dict[int, tuple[float, Work]] = {}  # by rate of work: seconds, means
         self.found: Evidence | None = None
 
     @property
@@ -131,7 +136,7 @@ def _times(now: Work, usual: Work) -> tuple[float, float]:
 
 
 def _behind(now: Work, usual: Work, times: float, more: float) -> bool:
-    """`more`: highest ratio of work; `times`: lowest of cost."""
+    """Return True if at most `more` × the usual work, with contexts no longer, costs `times` as much."""
     if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
         return False
     alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running

@@ -1,5 +1,8 @@
-"""A process slower from its start than its predecessor at equal load. Unseen differences (another GPU, a flag missing from /metrics) are found too: a
-ticket, a page if they cannot explain it, never a restart."""
+"""A new process that is slow from its start, against its predecessor at equal load.
+
+The same model and configuration in the same place are equally fast. Unseen differences (another GPU, a flag missing
+from /metrics) are found too: so this is a ticket, a page if they cannot explain it, and never a reason for a restart.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,25 +14,26 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Warming up (cold caches, kernel selection) doubles steps for minutes."""
+"""Warming up (cold caches, kernel selection) takes a healthy process up to twice as long for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Slow blocks, none normal between."""
+"""Sum of slow blocks, without a normal one between."""
 
 DEVIATIONS = 2.0
-"""The predecessor's deviations, which steps must also exceed."""
+"""Steps must also exceed this many deviations of the predecessor's."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""Two blocks below end it."""
+"""A block below is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""Skipped: each first shape compiles or loads."""
+"""Skipped: the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""Later, another time of day brings other requests. It ends only with steps as short as before."""
+"""Time to find it: later, another time of day has another mix of requests. A finding ends only when steps are as short
+as before."""
 
 UNSEEN_SECONDS = 60.0
-"""Unknown this long without a comparable block."""
+"""Unknown without a comparable block for this long."""
 
 _PAGE = rule(PAGE, FORMER)
 
@@ -39,14 +43,14 @@ class _Life:
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # predecessor's, this process's
-    at_s: float = 0.0
-    compared_s: float = 0.0
+    versions: tuple[str | None, str | None]  # of vLLM: predecessor's, this process's
+    at_s: float = 0.0  # of the last block
+    compared_s: float = 0.0  # of the last comparable block
     worked_s: float = 0.0
     slow_s: float = 0.0
     page_s: float = 0.0  # work since the last block below the page's ratio
-    since_s: float | None = None
-    log_ratio: float = 0.0
+    since_s: float | None = None  # start of the slow blocks
+    log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
 
     @property
@@ -65,6 +69,7 @@ class FormerLives:
         self._lives: dict[str, _Life] = {}
 
     def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
+        """`version`: of vLLM."""
         for engine, baseline in baselines.items():
             life, former = self._lives.get(engine), baseline.former
             former.version_now = version or former.version_now

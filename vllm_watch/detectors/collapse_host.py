@@ -1,5 +1,8 @@
-"""Slow steps because the engine waits for a host CPU: a neighbour or an exhausted limit, which no restart cures. The share explained:
-signals/cpu_waits.py."""
+"""Slow steps because the engine waits for a host CPU. Pure helpers.
+
+A neighbour on the host (a pod, a cron job, a build) or an exhausted CPU limit makes every step longer, on GPUs too: the
+engine core loops on the host. A restart cures neither. signals/cpu_waits.py computes the share explained.
+"""
 
 from dataclasses import replace
 
@@ -9,28 +12,30 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Share of the slowdown's log (1.4 of 2.0 times). It seldom reaches 1: threads that wait for the slowest do not count."""
+"""Share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1: waits of one thread count, not those of
+threads which wait for it."""
 
 HINTS_RATIO = 0.2
-"""No restart from here: a fresh engine would wait too. Less may be an effect: clients retry and pile up."""
+"""From this share no restart is advised: a fresh engine would wait too. Less may be an effect of a slow engine: clients
+retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Share of CPU periods: a prefill's start may exhaust one."""
+"""Throttled share of CPU periods: the start of a prefill may exhaust one now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""After the neighbour, another cause: smoothed waits fade in five blocks."""
+"""Steps this long without the neighbour have another cause: smoothed waits fade in five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
 
 class Outlived:
-    """Slowness that outlives its neighbour."""
+    """Detects slowness that outlives its neighbour."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        """`known`: reported; `found`: this block's."""
+        """`known`: the reported cause; `found`: this block's. Nothing follows without CPU data."""
         seen = any(each.name == _WAIT for each in found.evidence_for)
         if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
             self._seconds = 0.0

@@ -1,5 +1,8 @@
-"""One slow engine among siblings, which share hardware and model: an engine slow from its start has no healthy past, and a small loss drowns in its own
-wander."""
+"""One slow engine, or all of its server: siblings share hardware and model.
+
+An engine that was always slow has no healthy past, and a small loss drowns in the wander of its own steps: siblings'
+steps at its load are the yardstick.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,38 +16,38 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ratio of request mixes."""
+"""Step time ratio; request mixes differ by as much."""
 
 LOSS_LOG_RATIO = log(1.12)
-"""Lasting minutes, it is a loss."""
+"""Steps this much longer than the siblings' for minutes are a loss."""
 
 SIBLINGS_MIN = 2
 """With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape; spread over ranks and nodes."""
+"""Bounds the cost of a scrape; spread over the ranks, as one node's are not enough."""
 
 SPREAD_DEVIATIONS = 5.0
-"""Among the siblings, to exceed."""
+"""Deviations among the siblings that a loss must also exceed."""
 
 SMOOTH_SECONDS = 300.0
-"""Averages out requests."""
+"""Averages out differences between requests."""
 
 KNOWN_SECONDS = 600.0
-"""Two smoothing windows of work."""
+"""Work before a finding: two smoothing windows."""
 
 _SPREAD_MIN = 0.015
-"""In log step time: siblings may agree by chance."""
+"""Minimum spread, in log step time: siblings may agree by chance."""
 
 
 @dataclass
 class _Beside:
     """One engine compared with its siblings."""
 
-    log_ratio: float = 0.0  # smoothed
+    log_ratio: float = 0.0  # step time ÷ theirs at its load, smoothed
     seconds: float = 0.0  # of work behind `log_ratio`
-    at_s: float = 0.0
-    since_s: float | None = None
+    at_s: float = 0.0  # of the last block
+    since_s: float | None = None  # when it was found slow
 
 
 class Siblings:
@@ -91,7 +94,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ fresh; `waits`: its requests wait."""
+        """`ratios`: step time ÷ fresh, by engine; `waits`: its requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -103,7 +106,7 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
-        # A slow engine makes siblings seem fast: count once.
+        # A slow engine makes siblings seem fast; do not count that twice.
         beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:
@@ -117,7 +120,7 @@ class Siblings:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """A block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
+    """Return a block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
     return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 
@@ -132,7 +135,7 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
-    """An upper bound if the load is unfamiliar."""
+    """Return an upper bound if the load is unfamiliar."""
     if model is None or not model.ready:
         return None
     if model.familiar(*load):

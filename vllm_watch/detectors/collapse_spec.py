@@ -1,4 +1,7 @@
-"""Speculative decoding with rejected drafts: fewer tokens per step, as long. Compares the accepted share with the usual."""
+"""Speculative decoding with rejected drafts: steps take as long and yield fewer tokens.
+
+Steps do not show it, so the accepted share of drafted tokens is compared with the usual.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,22 +12,23 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Drafting before a usual is known: prompts differ by the minute."""
+"""Drafting before a usual is known: prompts differ from minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
-"""Follows the mix of requests."""
+"""The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
 """Share of the usual: another mix of requests cost a third."""
 
 USUAL_MIN = 0.2
-"""A rarely hitting n-gram drafter loses nothing."""
+"""An n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""Odd prompts end sooner. Skipped if the engine is slow: a restart would not cure this."""
+"""A batch of odd prompts ends sooner. Skipped if the engine is slow as well: a restart would be due then, which does
+not cure this."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
-"""Then it becomes usual."""
+"""A share that lasts this long becomes the usual one."""
 
 
 @dataclass(slots=True)
@@ -32,13 +36,13 @@ class Acceptance:
     """Follows one engine's window."""
 
     usual: float = 0.0
-    learnt_s: float = 0.0
+    learnt_s: float = 0.0  # of drafting
     last_s: float | None = None
     low_since_s: float | None = None
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
-        if share is None:
+        if share is None:  # nothing drafted: unknown
             return None
         low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
         if not low:

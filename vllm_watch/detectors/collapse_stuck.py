@@ -1,5 +1,8 @@
-"""Requests that run without a token while others come and go: neither decoding (a token each per step) nor prefilled (Little's law: times to first token
-that add up in a second), for minutes."""
+"""Requests that run without getting a token, while others come and go.
+
+Running requests decode (a token each per step) or are prefilled (Little's law: times to first token that add up in a
+second). Those left over for minutes are stuck.
+"""
 
 from collections import deque
 from statistics import median
@@ -8,19 +11,19 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Requests, and their share beyond the usual: gauges are read between steps."""
+"""Stuck requests, and their share beyond the usual: gauges are read between steps, and more in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""The median of these minutes."""
+"""The usual is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""No request waits or computes a prompt as long."""
+"""In each of these minutes: no request waits as long for a token, or computes a prompt."""
 
 TOKENS_MAX = 1.1
-"""Per request and step; more is speculative decoding: its yield varies."""
+"""More tokens per request and step mean speculative decoding, whose yield varies: not judged."""
 
 _MINUTE_SECONDS = 60.0
-"""Healthy requests get many tokens in it."""
+"""In a minute of work every healthy request gets many tokens."""
 
 
 class Stuck:
@@ -32,10 +35,12 @@ class Stuck:
             0.0,
             0.0,
             0.0,
-        ]  # of the minute: seconds, running, decoding, prefilling
-        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)
-        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)
-        self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)
+        ]  # of the current minute: seconds, running, decoding, prefilling
+        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
+        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares left over
+        self._minutes: deque[tuple[float, float]] = deque(
+            maxlen=MINUTES
+        )  # share beyond the usual, running
 
     def add(self, block: Block) -> None:
         if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:

@@ -1,4 +1,4 @@
-"""How long running requests have held too few of the pages in use, which a restart frees."""
+"""How long running requests have held too few of the pages in use. A restart frees the rest."""
 
 from math import exp
 
@@ -8,16 +8,16 @@ from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
 UNHELD_SECONDS = 15.0
-"""Without an owner or a prefill, before advice."""
+"""Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Without a usual step time one prompt may hide, no longer."""
+"""Used without a usual step time: one prompt among many may hide, for no longer than this."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Log steps are this much shorter than the pages imply; used without token counts."""
+"""Without token counts of finished requests: steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""Also this many of the model's deviations: it may not know this load."""
+"""They must also be shorter by this many deviations of the model, which may not know this load."""
 
 
 class Unread:
@@ -28,13 +28,13 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        """Longer than a prompt takes."""
+        """Return True if it lasts longer than a prompt takes."""
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """`unheld`: share of the cache; `quiet_ratio`: smoothed log step time ratio."""
+        """`unheld`: share of the cache without requests in flight; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
@@ -45,13 +45,13 @@ class Unread:
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
-            return  # a prompt may make steps long
+            return  # inconclusive: a prompt may make steps long
         counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Steps are too short to read most pages in use."""
+    """Return True if steps are too short to read most pages in use: no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

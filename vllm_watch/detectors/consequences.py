@@ -1,4 +1,7 @@
-"""Consequences beyond a ticket, by the size, time and harm of a `Shift`: `RULES` decide."""
+"""All consequences beyond a ticket: by how much, for how long, and if users are harmed.
+
+A detector describes a slowdown as a `Shift`; `RULES` decide.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.durations import in_words
 
-OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
+OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
 
 PAGE, RESTART = "page", "restart"
 
@@ -19,10 +22,10 @@ class Rule:
 
     consequence: str
     yardstick: str
-    times: float
-    seconds: float  # of work
-    harm: bool = True  # signals/harm.py
-    curable: bool = False  # a fresh process is known to be faster, without outside cause
+    times: float  # at least
+    seconds: float  # of work, at least
+    harm: bool = True  # users are harmed (signals/harm.py)
+    curable: bool = False  # only if a fresh process is known to be faster, without an outside cause
 
     @property
     def log_ratio(self) -> float:
@@ -35,9 +38,13 @@ RULES = (
     Rule(PAGE, SIBLINGS, 1.45, 600.0),
     Rule(PAGE, FORMER, 3.0, 180.0, harm=False),
 )
-"""By yardstick, mildest first; each needs the one before. 1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a
-day at 1.45, none at 1.7 in 24 seeds). 40 s: image bursts end sooner. 120 s: a restart costs minutes of loading and all requests. 1.45: siblings share
-load and hardware. 3.0 for the predecessor: no other GPU or flag costs as much, no warm-up takes 180 s."""
+"""By yardstick, mildest first; each needs the one before it.
+
+1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a day at 1.45, one at 1.6,
+none at 1.7 in 24 seeds). 40 s: a burst of images ends sooner. 120 s: a restart costs minutes of loading and every
+request in flight. 1.45 for siblings, which share load and hardware, after the time to know them. 3.0 for the
+predecessor: no other GPU of the fleet or flag costs as much, no warm-up takes 180 s, and all users are harmed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Shift:
 
     yardstick: str
     log_ratio: float
-    seconds: float  # of work, all above the page's ratio
+    seconds: float  # of work, without a block below the page's ratio
     harmed: bool
     curable: bool = False
 
@@ -70,7 +77,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 
 
 def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
-    """The rule that applies, and the next with its unmet condition."""
+    """Return the rule that applies, and the next with its unmet condition."""
     said = reached[-1] if reached else "ticket"
     text = (
         f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"

@@ -1,5 +1,8 @@
-"""Demand before a server went, for `engine_down`: at work (a crash), idle, or drained by an operator: no admissions for longer than chance explains, or
-new requests aborted, before the port closes."""
+"""Demand on a server before it went: in use, idle, or drained on purpose. A witness for `engine_down`.
+
+A crash hits a server at work. An operator drains it: nothing is admitted for longer than chance explains, or new
+requests are aborted; then its port closes.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,40 +15,42 @@ from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 
 ARRIVALS_MISSED_MIN = 7.0
-"""Chance (Poisson) explains it once in a thousand."""
+"""Missed arrivals that chance (Poisson) explains once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Orchestrators wait this long between draining and stopping; timing explains less."""
+"""Clients' and scrapes' timing causes shorter silences. Orchestrators wait this long or longer between draining and
+stopping a server."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Chance explains it once in twenty."""
+"""Missed arrivals that chance explains once in twenty: not a sign."""
 
 AT_WORK_SECONDS = 60.0
-"""Averages requests in flight."""
+"""Averages recent requests in flight."""
 
 RATE_SECONDS = 300.0
 """Averages arrivals in use."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
-"""As many recent silences make one usual."""
+"""A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""Running requests ÷ at the last admission."""
+"""Running requests have at least halved since the last admission."""
 
 RUNNING_SHARE = 0.3
-"""Weight of a scrape: about three with admissions."""
+"""Weight of a scrape: averages about three with admissions."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""Few before, several at once: the server was stopped (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
+"""Few client aborts before, and several at once while it drains: it was told to stop (SIGTERM with --shutdown-timeout:
+vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""Then the last demand is unknown."""
+"""After this long without polls or a route, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
-"""Finished requests, prompt tokens (None unless all count them), generated tokens, aborts."""
+"""Finished requests, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
 
 
 _FLAGS = ("known", "aborting", "_served")
@@ -59,28 +64,28 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Demand on one server without the watcher's canaries."""
+    """Follows the demand on one server, without the watcher's canaries."""
 
-    in_flight: float = 0.0
+    in_flight: float = 0.0  # running and waiting, at the last answer
     waiting: float = 0.0
-    idle_s: float = 0.0  # 0: unknown
-    silence_s: float = 0.0
-    known: bool = False  # polled shortly before it went
+    idle_s: float = 0.0  # since the last demand; 0 if unknown
+    silence_s: float = 0.0  # since the last admission
+    known: bool = False  # it was polled shortly before it went
     aborting: bool = False
-    _rate: float = 0.0
+    _rate: float = 0.0  # requests per second, in use
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_usual: float = 0.0
+    _running_usual: float = 0.0  # at the last admissions
     _running: float = 0.0
-    _served: bool = False
+    _served: bool = False  # tokens since the poll before
     _at_s: float | None = None
-    _t: float | None = None
-    _usual_s: float = 0.0
-    _lately: float = 0.0
-    _step_s: float = 0.0
-    _blind_s: float = 0.0  # from the last answer to the first poll without
-    _canaries: float = 0.0
+    _t: float | None = None  # Unix time of the last poll
+    _usual_s: float = 0.0  # between polls
+    _lately: float = 0.0  # in flight, averaged
+    _step_s: float = 0.0  # between the last two answers
+    _blind_s: float = 0.0  # from there to the first poll without one
+    _canaries: float = 0.0  # not yet counted by vLLM
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
@@ -93,6 +98,7 @@ class Demand:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Demand":
+        """Raises one of stored.DAMAGE."""
         demand = cls()
         for name in _NUMBERS:
             setattr(demand, name, stored.number(state[name]))
@@ -158,9 +164,9 @@ class Demand:
             return None
         passed_s = view.at_s - before
         limit_s = self._gap_s
-        usual_s = min(passed_s, limit_s)
+        usual_s = min(passed_s, limit_s)  # a pause is not an interval
         self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
-        # A suspended host's monotonic clock stops, Unix time does not.
+        # A suspended host's monotonic clock stops; Unix time does not.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
         if max(passed_s, slept_s) > limit_s:
             self.known = False
@@ -192,7 +198,7 @@ class Demand:
         self.idle_s = at_s - self._idle_since_s
 
     def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
-        # Prompts to an idle engine are canaries. Without their counts, finishes stand for arrivals.
+        # Prompts to an idle engine are canaries. Without prompt counts, finishes stand for arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
@@ -203,7 +209,7 @@ class Demand:
 
     @property
     def usual_silence_s(self) -> float:
-        """The longest silence after which service resumed."""
+        """Return the longest silence after which service resumed as usual."""
         if len(self._silences) < SILENCES_USUAL:
             return 0.0
         return sorted(self._silences)[-SILENCES_USUAL]
@@ -214,7 +220,10 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Requests in flight recently, 0 if arrivals ended before it went; a drained server spends a poll interval without requests."""
+        """Return requests in flight recently, if arrivals lasted until it went; else 0.
+
+        One poll meets few of them by chance. A drained server spends more than a poll interval without requests.
+        """
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -1,5 +1,10 @@
-"""A server that answered only an earlier run of the watcher and now accepts connections silently, for `engine_down`. A starting vLLM refuses (its port
-is bound early by `setup_server`, and uvicorn listens when the engine is up; so with `run_multi_api_server`): so it hangs, or a proxy holds requests."""
+"""A server that answered only an earlier run of the watcher. A helper of `engine_down`.
+
+It accepts connections silently. A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn
+listens only when the engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So
+it hangs, or is a proxy, a mesh or an activator that holds requests until a server is there. Earlier observations
+decide.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +15,20 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
-"""Target lists grow stale, addresses are reused."""
+"""Target lists grow stale and addresses are reused."""
 
 
 @dataclass(slots=True)
 class Earlier:
-    """At this address, without a time limit."""
+    """The last observation at this address, kept without a time limit."""
 
-    answered_s: float | None = None  # on the timeline
-    life_start: float | None = None  # Unix time
-    refuses: bool = False
+    answered_s: float | None = None  # on the target's timeline
+    life_start: float | None = None  # Unix start time of that process
+    refuses: bool = False  # it refused while no server was up
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":
+        """Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
         state = stored.mapping(told)
@@ -38,13 +44,16 @@ class Earlier:
             self.life_start = reading.server.process_start_time
 
     def is_up(self, process: ProcessState | None) -> str | None:
-        """Why this silent server is not starting."""
+        """Return why this silent server is not starting, or None."""
         if lives_on(process, self.life_start):
             return "the process that answered then still lives"
         return "a server that starts has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        """How long it may accept silently since `since_s`; None: unknown. `usual_s` if `up`, else a start behind a proxy."""
+        """Return how long it may be silent with accepted connections since `since_s`; None: unknown.
+
+        `usual_s` if it is `up`; else a start behind a proxy that holds connections.
+        """
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
             return None
         return usual_s if up else START_SECONDS

@@ -1,4 +1,8 @@
-"""Failed health checks, and if tokens still flow, for `engine_down`: then the check, a proxy or a plugin is broken, and a restart would cut users off."""
+"""Failed health checks, and whether tokens still flow. A helper of `engine_down`.
+
+A dead engine core generates nothing. If tokens flow while /health returns 503, something else is broken (the check, a
+proxy, a plugin), and a restart would cut users off.
+"""
 
 from dataclasses import dataclass
 
@@ -12,13 +16,13 @@ _SERVER_ERROR = 500
 class Health:
     """One series of failed health checks."""
 
-    failed_s: float | None = None  # None: never
+    failed_s: float | None = None  # the last failure, on the timeline; None: never
     failed_looks: int = 0
-    moving_looks: int = 0
+    moving_looks: int = 0  # with new tokens
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
-    told_dead: bool = False
-    in_hand: float = 0.0
+    told_dead: bool = False  # reported as dead
+    in_hand: float = 0.0  # running or waiting at the last scrape
     _tokens: float | None = None
 
     def look(self, view: View) -> None:
@@ -49,7 +53,7 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Still for `looks` checks; and for `patience_s`, with work, if it served meanwhile."""
+        """Return True if still for `looks` checks; and for `patience_s`, with work, if it served meanwhile."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks

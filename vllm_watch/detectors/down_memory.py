@@ -1,4 +1,8 @@
-"""State of `engine_down` across the watcher's restarts. A server that went unobserved, perhaps on purpose, pages only if away longer than a start takes."""
+"""State of `engine_down` across restarts of the watcher.
+
+Without it a server that answered a minute ago and refuses now would count as starting, for half an hour. It went
+unobserved, perhaps on purpose with the watcher: so it pages only if it is away longer than a start takes.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,19 +18,21 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
-"""Others are ignored."""
+"""Format of the stored state; others are ignored."""
 
 AWAY_SECONDS_MAX = 600.0
-"""Later it may have been moved or scaled to zero; the watcher's restarts take less."""
+"""Later, a server that refuses may have been stopped, moved or scaled to zero. Updates and restarts of the watcher take
+less."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
 """A week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Older ones are little evidence of today's server."""
+"""Older events are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
+"""It holds only for the server's address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")
@@ -53,7 +59,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     """Return the variables. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
-    variables["_earlier"] = Earlier.restored(state.get("earlier"))
+    variables["_earlier"] = Earlier.restored(state.get("earlier"))  # absent in older states
     demand = Demand.restored(stored.mapping(state["demand"]))
     followed: dict[str, Any] = {
         **{"_" + name: stored.number_or_none(state[name]) for name in _TIMES},
@@ -68,12 +74,12 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # unobserved
+        demand.known = False  # it went unobserved, if it is gone
     return variables | followed
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """State for a day and a group's servers. Raises one of stored.DAMAGE."""
+    """Return those for a day and for all servers of a group. Raises one of stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)
@@ -91,7 +97,7 @@ def _run(told: Any) -> Run | None:
         began_s=stored.number(told["began_s"]),
         said=stored.text(told["said"]),
         looks=stored.count(told["looks"]),
-        mute=stored.count(told.get("mute", 0)),
+        mute=stored.count(told.get("mute", 0)),  # this, mute_s and held: absent in older states
         mute_s=stored.number(told.get("mute_s", told["began_s"])),
         held=stored.count(told.get("held", 0)),
         refused=stored.count(told["refused"]),

@@ -1,5 +1,10 @@
-"""The share of answered calls, for `engine_down`: of several API server processes one hangs (the kernel gives each connection to one). A busy event loop
-or lossy network is late with everything. A sequential test of two shares (Wald, 1945; Page, 1954)."""
+"""The share of answered calls: one API server process hangs, others answer. A helper of `engine_down`.
+
+The kernel gives each new connection to one process, for all its calls: some get no answer, those between are answered
+at once. A busy event loop is late with everything, silent for a while, and late again; a lossy network is late more
+often than silent; a watcher short of CPU knows it. A sequential test of the two shares (Wald, 1945; Page, 1954) sums up
+the calls.
+"""
 
 from dataclasses import asdict, dataclass, field
 from math import log
@@ -12,19 +17,22 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.signals import stored
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""One of eight hangs; healthy servers left at most 8 of 622 scrapes unanswered."""
+"""One process of eight hangs; healthy servers left at most 8 of 622 scrapes unanswered."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Added to the log odds; a silence counts once."""
+"""Added to the log odds. Consecutive calls without an answer are one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""For a late or lost call: packet loss and busy loops make more calls late than lost."""
+"""For a late answer or a call that did not arrive: packet loss or a busy event loop makes more calls late than lost, so
+one cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""Every other poll then meets the end of a passing silence (a call waits 4 s). Farther, advice needs /metrics at once and a simultaneous /health without."""
+"""At this distance at least every other poll meets the late end of a passing silence: a call waits for 4 s. Beyond it,
+such silences resemble one process of several: a restart is advised only if /metrics was answered at once while a
+simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""For a page, and a restart that cuts off the others' users."""
+"""Odds for a page, and for a restart, which cuts off the other processes' users."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 
@@ -33,14 +41,14 @@ _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 class Share:
     """Follows the calls to one server."""
 
-    level: float = 0.0  # log odds
+    level: float = 0.0  # log odds, between 0 and ADVISE
     is_open: bool = False
     is_advised: bool = False
-    began_s: float = 0.0
+    began_s: float = 0.0  # start of the counts
     calls: int = 0
     unanswered: int = 0
-    _at_s: float | None = None
-    _close: bool = False
+    _at_s: float | None = None  # the poll before
+    _close: bool = False  # at most CLOSE_SECONDS ago
     _mute: list[bool] = field(default_factory=lambda: [False, False])  # last /metrics and /health
 
     def export_state(self) -> dict[str, Any]:
@@ -48,6 +56,7 @@ class Share:
 
     @classmethod
     def restored(cls, told: Any) -> "Share":
+        """Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
         return cls(
@@ -82,7 +91,7 @@ class Share:
         self.is_advised = self.level >= (SURE if self.is_advised else ADVISE)
 
     def _falls_silent(self, call: Call, view: View) -> bool:
-        """A new connection got no answer, unlike the call before."""
+        """Return True if a new connection got no answer, unlike the call before."""
         which = int(call is view.observation.health)
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known
@@ -93,7 +102,7 @@ class Share:
         self.unanswered += silent
 
     def judge(self, found: Verdict, at_s: float) -> Verdict:
-        """`found`: on the current silence."""
+        """Return the verdict. `found`: the one on the current silence."""
         severe = found.state == FIRING and (found.cause != "api_hang" or found.severity == "page")
         if severe or not self.is_open:
             return found

@@ -1,4 +1,4 @@
-"""Verdicts on a silent server, for `engine_down`."""
+"""Verdicts on a silent server. A helper of `engine_down`."""
 
 from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
@@ -23,7 +23,7 @@ def unknown(summary: str) -> Verdict:
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """Always refused: starting, later a ticket."""
+    """It has always refused: it is starting, later a ticket."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """Serves, as before each crash."""
+    """It serves, as before each crash: neither down nor recovered."""
     return Verdict(
         state=FIRING,
         kind=KIND,

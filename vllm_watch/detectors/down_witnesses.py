@@ -1,4 +1,4 @@
-"""How a server is silent, and other evidence of a crash, for `engine_down`."""
+"""How a server is silent, and other evidence of a crash. A helper of `engine_down`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +10,27 @@ from vllm_watch.signals.loading import Loading
 from vllm_watch.support.counts import requests
 
 _GATEWAY = frozenset((502, 503, 504))
-"""A proxy without a server; vLLM itself returns 503 everywhere while it scales, and 500 for a failed /metrics."""
+"""A proxy's status for a missing server; vLLM itself returns 503 on every path while it scales elastically, and 500 for
+a failed /metrics."""
 
 SCALING_SECONDS = 600.0
-"""vLLM drains for two minutes (`drain_timeout`), then moves ranks in seconds to minutes. After a failure: 503 forever."""
+"""vLLM drains requests for two minutes before it scales (`drain_timeout`), then moves ranks in seconds to minutes.
+After a failure it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A check failed this long before belongs to it."""
+"""A health check that failed this long before belongs to the silence."""
 
 BUSY_WAITING = 300.0
-"""Waiting requests that make an event loop late."""
+"""Waiting requests that make one event loop late, for /metrics too."""
 
 BUSY_FDS = 500.0
-"""Connections that make an event loop late."""
+"""Open connections that make one event loop late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""Idle, it takes 30 ms for /metrics."""
+"""An idle API server answers /metrics within 30 ms."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""One among failures to connect may be a breaking route."""
+"""A single accepted connection without a response, before or among failures to connect, may be a route that breaks."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -36,29 +38,29 @@ _UNREACHED = frozenset(("connect_timeout", "dns"))
 
 @dataclass(slots=True)
 class Run:
-    """Polls without an answer."""
+    """A series of polls without an answer."""
 
-    began_s: float
+    began_s: float  # the first
     looks: int = 0
     mute: int = 0  # last in a row without a response
     refused: int = 0
-    mute_s: float = 0.0
-    silent: int = 0
-    held: int = 0  # not closed at once
-    said: str = ""
-    told_to_end: bool = False
-    unused: bool = False  # or drained
-    reached_again: bool = False
+    mute_s: float = 0.0  # the first of `mute`
+    silent: int = 0  # with an accepted connection
+    held: int = 0  # kept open, not closed at once
+    said: str = ""  # the newest error
+    told_to_end: bool = False  # its process outlived the closed port
+    unused: bool = False  # it went (almost) unused, or drained
+    reached_again: bool = False  # it began without a route
 
     def hear(self, call: Call, at_s: float) -> bool:
-        """Return True without any response."""
-        if self._is_reached_again(call):
+        """Return True if there was no response at all."""
+        if self._is_reached_again(call):  # the start of its refusals is unknown
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = call.error or call.outcome
         self.refused += call.outcome == "refused"
         if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
-            self.mute = self.silent = self.held = 0
+            self.mute = self.silent = self.held = 0  # an answer ends the silence
             return False
         if not self.mute:
             self.mute_s = at_s
@@ -68,23 +70,23 @@ class Run:
         return True
 
     def _is_reached_again(self, call: Call) -> bool:
-        """Refuses after polls without a route only."""
+        """Return True if it refuses after polls without a route only."""
         unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
         return unreached and call.outcome == "refused"
 
     @property
     def hangs(self) -> bool:
-        """It accepts without a response, or did until its backlog was full."""
+        """Return True if it accepts connections without a response, or did until its backlog was full."""
         return self.silent >= ACCEPTED_LOOKS_MIN
 
     @property
     def is_held(self) -> bool:
-        """A proxy without a server closes connections at once."""
+        """Return True if connections stay open. A proxy without a server closes them at once."""
         return self.held > 0 and self.held == self.silent
 
 
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
-    """It may be late with the next answers."""
+    """Return True if it may be late with the next answers."""
     return (
         waiting >= BUSY_WAITING
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
@@ -110,7 +112,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s`: last failed check."""
+    """Return evidence of an unintended end. `dead_s`: the last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"
@@ -129,7 +131,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a slow start. `began_s`: first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: the first poll without an answer."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -141,7 +143,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash that a restart cures."""
+    """Describe a crash that a restart cures. `at_work`: it was."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
@@ -151,7 +153,7 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
 
 
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
-    """Starts without an answer, or short `lives`."""
+    """Describe a crash loop: starts without an answer, or short `lives`."""
     if loading.attempts >= starts:
         return f"started {loading.attempts} times and never answered"
     last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
@@ -159,7 +161,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """No start succeeds without a stale engine core's memory."""
+    """No start succeeds without the memory of an engine core that outlived its server."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -180,7 +182,7 @@ def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
 
 
 def turned_away(observation: Observation) -> bool:
-    """A proxy's status for a missing server, on both paths."""
+    """Return True if /metrics and /health return a proxy's status for a missing server."""
     health = observation.health
     return observation.scrape.status in _GATEWAY and (health is None or health.status in _GATEWAY)
 
@@ -191,7 +193,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """A call's result and how long it has lasted."""
+    """Return a call's result and how long it has lasted."""
     what, colon, why = said.partition(": ")
     text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
     return seconds(name, value, 0.0, text)

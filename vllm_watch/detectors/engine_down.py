@@ -1,6 +1,13 @@
-"""A server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside. vLLM's API server exits with its engine core, so a crash
-is a port that refuses; so is a load of up to 20 minutes: one that never answered is starting. A stopped or blocked server accepts silently, as one
-with thousands of waiting requests for seconds. Source: recordings of a real vLLM 0.32. Runbook: docs/detectors/engine_down.md."""
+"""A server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
+
+The kind of silence decides. vLLM's API server exits when its engine core dies, so a crash is a port that refuses. It
+also refuses while loading, for up to 20 minutes, so a server that never answered is starting. A stopped server, or one
+with a blocked event loop, accepts connections without a response; so does, for some seconds, one with thousands of
+waiting requests.
+
+Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
+Runbook: docs/detectors/engine_down.md.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,11 +36,12 @@ from vllm_watch.signals.loading import START_SECONDS, Loading
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""It exits soon after its core's death; until then /metrics lacks the engine, which proves nothing."""
+"""A server exits within seconds of its engine core's death; until then /metrics lacks the engine, which proves
+nothing."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""As many users were cut off."""
+"""Users were harmed if this many were cut off."""
 
 
 class Detector:
@@ -44,7 +52,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
         self._answered_s: float | None = None  # None: never
-        self._engines_s = float("-inf")
+        self._engines_s = float("-inf")  # last /metrics with an engine
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -53,11 +61,11 @@ class Detector:
         self._busy = False
         self._health = Health()
         self._share = Share()
-        self._crashed = False
+        self._crashed = False  # this silence was reported as a crash
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # up before each crash
-        self._away_s = 0.0  # longest unused
-        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
+        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
+        self._away_s = 0.0  # longest that began unused and ended by itself
+        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         return down_memory.export_state(vars(self))
@@ -139,7 +147,7 @@ class Detector:
         if mute:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation):
-            self._earlier.refuses = False
+            self._earlier.refuses = False  # a proxy answers for a missing server
             if self._answered_s is not None:
                 return self._absent(view, run)
         return unknown(f"/metrics cannot be read: {run.said}")
@@ -181,14 +189,14 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """How long a start may take; long unobserved, as unknown."""
+        """Return how long it may take to start; after a long unobserved time, as for an unknown server."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
         return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
-        """A ticket if away longer than a start takes."""
+        """Stopped on purpose: a ticket if it is away longer than a start takes."""
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -229,7 +237,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have been scaled down unobserved, as before.
+        # It may have gone idle and been scaled down unobserved, as before.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)
@@ -261,7 +269,7 @@ class Detector:
         return demand.known and demand.idle_s >= enough_s
 
     def _absent(self, view: View, run: Run) -> Verdict:
-        """A proxy answers, or vLLM while it scales."""
+        """A proxy answers for a missing server, or vLLM itself while it scales."""
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been turned away for {down_s:.0f} s: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -314,7 +322,7 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """Uses an earlier run's knowledge."""
+        """No answer to this run of the watcher; use an earlier one's knowledge."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

@@ -1,6 +1,10 @@
-"""An engine that answers but fails requests: errors, HTTP 5xx, unusable answers. `/health` is fine, and routers that count open requests prefer it.
-Client failures (4xx, aborts) and intended refusals (503 of --max-num-queued-reqs, counted by vLLM) do not count. Source: real vLLM 0.32 with its
-prefill server killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md."""
+"""An engine that answers but fails requests: errors, HTTP 5xx, or unusable answers.
+
+`/health` is fine, and a router that counts open requests prefers it: each ends at once. Clients' failures (4xx, hanging
+up) and intended refusals (503 of --max-num-queued-reqs, counted by vLLM) do not count.
+
+Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,11 +33,11 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 1
-"""Others are ignored."""
+"""Format of the stored state; others are ignored."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Classes of `vllm-watch diagnose`."""
+"""Classes of `vllm-watch diagnose`, from the engine's log."""
 
 
 class Settings(BaseModel):
@@ -42,13 +46,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """At half every client is affected."""
+    """At half of the ended requests every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer fails requests in flight at one moment."""
+    """A restarted peer or worker fails requests in flight at one moment."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """Clients retry and meet it again."""
+    """One of ten: clients retry and meet it again."""
 
     some_seconds: float = Field(60.0, gt=0)
     """A mishap does not last a minute."""
@@ -57,14 +61,14 @@ class Settings(BaseModel):
     """Two of a hundred is a warning."""
 
     failures_min: int = Field(3, ge=1)
-    """One or two may be odd requests, retried."""
+    """One or two may be a client's odd request, retried."""
 
     advise_seconds: float = Field(60.0, gt=0)
-    """A process dies of a CUDA error sooner, if at all."""
+    """A process seldom dies of a CUDA error later than this."""
 
 
 class Detector:
-    """How every engine's requests end, and those no engine of several saw."""
+    """Follows how requests of every engine end, and those that no engine of several has seen."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -77,7 +81,7 @@ class Detector:
         return {"version": STATE_VERSION, "answers": answers}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """A past belongs to the model, not the process."""
+        """A past belongs to the model, whichever process serves it."""
         stored.version(state, STATE_VERSION)
         answers = stored.mapping(state["answers"]).items()
         self._answers = {stored.text(name): Answers.restored(each) for name, each in answers}
@@ -96,7 +100,7 @@ class Detector:
         if len(samples) > 1:
             ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
-        if samples:  # just started
+        if samples:  # it has just started: its engines are not gone
             self._answers = {name: each for name, each in self._answers.items() if name in ends}
         return [self._judge(view, name, *told) for name, told in ends.items()]
 
@@ -113,7 +117,7 @@ class Detector:
         lasted_s = 0.0 if found is None else view.at_s - found.since_s
         if found is not None and lasted_s >= self._settings.most_seconds:
             return _unusable(f"Engine {name}", sample, found, lasted_s)
-        # Not clear, not yet reported.
+        # Something fails: not clear, but not (yet) reported.
         state = CLEAR if quiet and found is None else UNKNOWN
         return Verdict(state=state, kind=KIND, engine=name)
 
@@ -157,7 +161,10 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """The log is this process's: a CUDA error lasts. An Xid may be of another's GPU: `gpu_fault` advises."""
+        """The log is this process's, and a CUDA error lasts for its lifetime.
+
+        An Xid may be of another engine's GPU: `gpu_fault` advises.
+        """
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

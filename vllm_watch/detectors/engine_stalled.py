@@ -1,6 +1,12 @@
-"""An engine with work and no step (`signals.progress`), alive for `/health` and `/metrics`, dead for users. Work: running or waiting requests, open
-connections that grow, or a failed canary. Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); a real vLLM 0.32 with its
-EngineCore stopped. Runbook: docs/detectors/engine_stalled.md."""
+"""An engine with work that makes no step, or waits forever: alive for `/health`, dead for users.
+
+vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: counters and gauges keep their last values.
+`signals.progress` defines progress; work shows in running or waiting requests, in open connections that grow while
+nothing else moves, or in a failed canary.
+
+Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
+its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -42,34 +48,34 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-"""Others are ignored."""
+"""Format of the stored state; others are ignored."""
 
 PAUSES_USUAL = 3
-"""As many recent pauses make one usual."""
+"""A pause is usual if this many recent ones were as long."""
 
 NOTICE_FACTOR = 1.5
-"""Times its usual pauses."""
+"""Half beyond its usual pauses is new behaviour."""
 
 ADVISE_FACTOR = 2.0
-"""Times the longest survived pause."""
+"""A restart waits for twice the longest survived pause."""
 
 PAGE_SECONDS = 15.0
-"""A ticket until then: stops of 9 to 14 s end by themselves."""
+"""A ticket until then: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""As the only sign: idle proxies open a few spares."""
+"""For connections as the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Chance explains this many missed finishes once in 20,000 (e^-10)."""
+"""Missed finishes at the usual rate that chance explains once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Per missed finish: requests arrived nevertheless."""
+"""Open connections per missed finish: requests arrived nevertheless."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Requests arrived one by one."""
+"""Requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Without a rate: an idle pool opens at once, users come one by one."""
+"""Needed without a rate: a pool of idle connections opens at once, waiting users come one by one."""
 
 
 _WHAT = {
@@ -85,14 +91,14 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}  # engine → process on this host
+        self._cores: dict[str, str] = {}  # engine → its process on this host, last seen
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
-        self._operations: dict[str, float] = {}  # engine → its start
-        # By model, of an earlier run or another server.
+        self._operations: dict[str, float] = {}  # engine → start of its operation
+        # By model, from an earlier run or another server.
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Engine → whether suspected."""
+        """Engines that need a one-token request → whether suspected."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -155,7 +161,7 @@ class Detector:
         return {"version": STATE_VERSION, "engines": engines}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """An unmoved counter means no step meanwhile."""
+        """A counter that has not moved since means no step was made meanwhile."""
         stored.version(state, STATE_VERSION)
         engines = {
             stored.text(name): stall_witnesses.restore(each)
@@ -199,7 +205,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Clients give up one by one; a failed canary confirms it.
+            # Clients give up one after the other; a failed canary confirms it.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -214,7 +220,7 @@ class Detector:
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
     def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        """False if only gauges, which a step would update, show running requests."""
+        """Return False if only gauges, which a step would update, show running requests."""
         progress = view.progress[sample.engine]
         if progress.met or not sample.requests_running or engine.canary_failures:
             return True
@@ -234,14 +240,14 @@ class Detector:
         if not progress.work:
             return None
         queued_s = view.at_s - progress.queued_s
-        if queued_s >= self._settings.notice_waiting_seconds:
+        if queued_s >= self._settings.notice_waiting_seconds:  # none runs
             if waits_for_kv(sample, paired=bool(view.around.peers)):
                 return PEER_WAIT, queued_s
             usage = sample.kv_cache_usage
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # Its clients have given up (OpenAI's after 600 s) and retried.
+        # The clients of a hang have given up (OpenAI's after 600 s) and retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -283,7 +289,7 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # As many clients as usual and none finished: certain at once.
+        # As many clients as usual and none finished: certain without a minute's wait.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s
@@ -294,7 +300,7 @@ class Detector:
     def _want_canary(
         self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
     ) -> None:
-        """A found stall is not urgent; a working engine's counters show more."""
+        """Counters show more of a working engine; a found stall is not urgent."""
         progress, failures = view.progress[name], engine.canary_failures
         doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
@@ -331,12 +337,12 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # A canary shows if clients or the engine are gone; others that wait may be cut off by the network.
+        # A canary shows if clients or the engine are gone; others that wait for it may be cut off by the network.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
-        # A lost GPU, or one to reset, needs hands.
+        # A lost GPU, or one to reset, does not return with a process or another server.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,

@@ -1,4 +1,4 @@
-"""How requests ended recently: served, failed, or unclear."""
+"""How requests ended recently: served, failed, or with unclear fault."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,43 +8,43 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""After hours without errors, errors of a quarter minute fill half."""
+"""After hours without errors, half of the window is errors within a quarter of a minute."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""These suffice if all of them failed."""
+"""Suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
 """Older ends are dropped; after this long without any, clients have stopped."""
 
 PRESENT_SECONDS = 15.0
-"""Without a failure, before a served request is recovery."""
+"""Time without a failure before a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
 
 class Ends(NamedTuple):
-    """Counters of ended requests, or their growth."""
+    """Counters of ended requests of an engine, or of a server of several, or their growth."""
 
-    api: float = 0.0  # 5xx, less intended 503
-    explained: float = 0.0  # engines count them, too
-    errors: float = 0.0
+    api: float = 0.0  # answers 5xx, less intended 503
+    explained: float = 0.0  # counted as errors by engines, too
+    errors: float = 0.0  # by the engine
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
     repeated: float = 0.0  # the client asked for that check
-    tokens: float = 0.0  # also of unfinished requests
-    prompts: float = 0.0  # finished requests, from here
+    tokens: float = 0.0  # generated, also of unfinished requests
+    prompts: float = 0.0  # histograms of finished requests from here
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
-    asked: float = 0.0  # max_tokens known
+    asked: float = 0.0  # requests with a known max_tokens
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
-    short: float = 0.0  # one token though more were allowed
-    cut: float = 0.0  # `length` far below max_tokens
+    short: float = 0.0  # at most one token where more were allowed
+    cut: float = 0.0  # `length` far below their max_tokens
 
     @property
     def done(self) -> float:
@@ -106,7 +106,7 @@ def _server_errors(sample: EngineSample) -> float:
 
 
 class Failures:
-    """One engine, or one server."""
+    """Follows one engine, or one server."""
 
     def __init__(self) -> None:
         self._begin(0.0, None, None, 0)
@@ -117,16 +117,19 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: dict[str, float] = {}
-        self._since_s: float | None = None  # first failure
-        self._until_s = 0.0  # last failure
+        self._since_s: float | None = None  # the first poll with a failure
+        self._until_s = 0.0  # the last poll with a failure
         self._last_end_s = 0.0
-        self.newest = self.window = Ends()
-        self.kv_failed: dict[str, float] = {}  # since the first failure
+        self.newest = self.window = Ends()  # since the poll before, and within the window
+        self.kv_failed: dict[str, float] = {}  # transfers that failed since the first failure
 
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Reset counters and an engine `asleep` start over. `sample`: None for a server of several engines."""
+        """Reset counters, or an engine `asleep` on purpose, start over.
+
+        `sample`: None for a server of several engines.
+        """
         then = self._looks[-1][1] if self._looks else None
         # The first may fall; the last are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
@@ -212,13 +215,13 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Lower bounds."""
+    """Return lower bounds."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
-        return 0.0, 0.0  # pooling
+        return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
     asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
-    # Others have at least two tokens.
+    # Other answers have at least two tokens.
     short = max(got.get(1.0, 0.0) - others, 2 * grown.done - grown.tokens) - asked.get(1.0, 0.0)
     cut = max((got[each] - asked[each] for each in got.keys() & asked.keys()), default=0.0)
     others += grown.stop + max(grown.answers - grown.asked, 0.0)

@@ -1,4 +1,7 @@
-"""Lengths and preemptions of recent requests, for `throughput_collapse`: if they changed, the engine has not."""
+"""Lengths and preemptions of recent requests. A helper of `throughput_collapse`.
+
+If the requests have changed, the engine has not.
+"""
 
 from collections.abc import Sequence
 
@@ -6,25 +9,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
-"""Averages finished lengths."""
+"""Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""The first to finish were nearly done."""
+"""For a mean length: the first requests to finish were nearly done."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Late finishers are all of today's kind."""
+"""Late finishers are all of today's kind, so fewer suffice."""
 
 LATE_LIVES = 2.0
-"""Usual times in the engine until earlier ones have left."""
+"""Earlier requests have left after this many usual times in the engine."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Its bounds: preemptions and longer steps delay them."""
+"""Bounds of that: preemptions and longer steps delay them."""
 
 PREEMPTED_MIN = 0.5
-"""Left of one preemption after LENGTH_HALF_SECONDS."""
+"""Rest of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""Times a usual request."""
+"""Times a whole request's usual length."""
 
 
 class Finished:
@@ -58,7 +61,7 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Time until finished requests are of the trouble's time. `life_seconds`: of a usual one."""
+    """Return the time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 
@@ -66,7 +69,7 @@ class LongPrompts:
     """Recent prompts far longer than fresh requests."""
 
     def __init__(self) -> None:
-        self.tokens = 0.0
+        self.tokens = 0.0  # of all of them
         self._prompts = 0.0
 
     def export_state(self) -> list[float]:

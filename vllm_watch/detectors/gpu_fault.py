@@ -1,5 +1,10 @@
-"""A broken GPU: lost, an Xid, memory errors. `signals.xid` has each code's remedy and urgency, and if a restart cures it. Throttling is evidence of a
-collapse instead. Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md."""
+"""A broken GPU: lost from the bus, an Xid error, memory errors.
+
+`signals.xid` holds each code's remedy and urgency, and if a restart cures it; else none is advised. Throttling is
+evidence of a collapse instead.
+
+Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
+"""
 
 from dataclasses import dataclass
 
@@ -22,10 +27,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """Without an error a GPU must be missing this often."""
+    """Without an error a GPU must be missing from the list this often."""
 
     xid_seconds: float = Field(60.0, ge=0)
-    """An Xid is reported once; its consequences follow within a minute."""
+    """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
 
     ecc_seconds: float = Field(300.0, ge=0)
     """Memory errors within five minutes are one burst."""
@@ -36,7 +41,7 @@ _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "l
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    rank: str  # of _RANKS, the worst last
+    rank: str  # one of _RANKS, the worst last
     cause: str
     severity: str
     gpu: GpuSample
@@ -47,10 +52,10 @@ class _Finding:
 
 @dataclass(slots=True)
 class _Seen:
-    xids: dict[int, float]
+    xids: dict[int, float]  # code → last listed
     ecc: int | None = None
-    ecc_grown: tuple[float, int] | None = None  # when, by how much
-    engine: bool | None = None
+    ecc_grown: tuple[float, int] | None = None  # when it last grew, by how much
+    engine: bool | None = None  # vLLM runs on it
 
 
 class HostDetector:
@@ -60,7 +65,7 @@ class HostDetector:
         self._settings = settings
         self._roster = GpuRoster()
         self._seen: dict[str, _Seen] = {}
-        self._missing: dict[str, int] = {}  # UUID → scrapes
+        self._missing: dict[str, int] = {}  # UUID → scrapes in a row
 
     def update(self, view: HostView) -> Verdict:
         gpus = view.gpus
@@ -121,12 +126,13 @@ class HostDetector:
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
         used = bool(view.servers) and (seen is None or seen.engine is not False)
-        # Without a watched engine no users are affected.
+        # A GPU without a watched engine affects no users.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers survived it. Only those on that GPU alone: others may be down for their own reasons.
+        # A server that answers has survived it. Only servers on that GPU alone count: others may be down for their own
+        # reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""
@@ -144,7 +150,7 @@ class HostDetector:
 
 
 EVIDENCE_MAX = 12
-"""More are not readable; metrics have the rest."""
+"""More findings per host are not readable; metrics have the rest."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

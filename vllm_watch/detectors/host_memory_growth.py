@@ -1,6 +1,15 @@
-"""A memory leak of the API server, until the kernel kills it. Caches level off, a leak keeps its pace: compares thirds of half an hour. Connections
-explain growth; their end does not shrink it (the allocator keeps it). A restart is advised for unexplained growth with memory for less than a day.
-Source: vLLM #50150 (pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); vLLM-Omni #6462. Runbook: docs/detectors/host_memory_growth.md."""
+"""A memory leak of the API server, which ends with the kernel killing it.
+
+Servers grow while caches and pools fill, then level off; a leak keeps its pace: so the growth of three parts of half an
+hour is compared.
+
+New connections may explain growth. Their end does not shrink it: the allocator keeps a queue's memory.
+
+A restart must pay: growth that vLLM's caches do not explain, with memory for less than a day.
+
+Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
+Runbook: docs/detectors/host_memory_growth.md.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -28,7 +37,7 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Others are ignored."""
+"""Format of the stored state; others are ignored."""
 
 
 class Settings(BaseModel):
@@ -37,57 +46,60 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Growth that levels off within hours slows visibly in this time."""
+    """Long enough to see growth slow that levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
-    """Healthy servers move by 10 to 60 MiB in half an hour."""
+    """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Share of resident memory: 100 GiB (weights in host memory) move by more."""
+    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
-    """Last part ÷ first. Measured: leaks 0.95 to 1.1, filling caches 0.3 to 0.75."""
+    """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
+    filling caches 0.3 to 0.75."""
 
     part_share_min: float = Field(0.2, gt=0, lt=1)
-    """Per third: a single jump is not a leak."""
+    """Each third must hold this share: a single jump is not a leak."""
 
     cleared_share: float = Field(0.5, gt=0, lt=1)
-    """The finding ends below this share of the slope."""
+    """The finding ends when the slope falls below this share."""
 
     media_cache_bytes: float = Field(5 * 2**30, gt=0)
-    """vLLM's multi-modal cache has 4 GiB per process (--mm-processor-cache-gb), and allocators lose a quarter: a restart would only empty it."""
+    """A server of images, audio or video may fill this: vLLM gives its multi-modal cache 4 GiB in each process
+    (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty it."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """A restart must free this: less is not worth aborted requests."""
+    """A restart must free this: some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """Advised if memory lasts no longer: most services have a quiet hour a day."""
+    """Advised if memory lasts no longer: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed: hosts of one small GPU (L4, A10) begin at 16 to 32 GiB. A process above half of it may double."""
+    """Assumed, as the host's memory and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
+    begin at 16 to 32 GiB. A process above half of it may double."""
 
 
 BIN_SECONDS = 60.0
-"""Each one's minimum: momentary needs are not growth."""
+"""Each minute's minimum counts: momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Minutes that must be seen."""
+"""Minutes of the window that must have been seen."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""A server with 2,000 waiting clients held 45 to 60 KiB for each."""
+"""Explained by one more open connection: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
-"""An edge is the median of these."""
+"""The edge of a part is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""Until then lasting memory is allocated."""
+"""Until then a server allocates lasting memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
-    number: int
-    bytes: float
-    fds: float
+    number: int  # on the timeline
+    bytes: float  # minimum
+    fds: float  # maximum
 
 
 class Detector:
@@ -96,14 +108,14 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
-        self._least: _Minute | None = None
-        self._started: float | None = None
-        self._first: _Minute | None = None
-        self._fds_most = 0.0
-        self._media: bool | None = None  # None: unknown
+        self._least: _Minute | None = None  # of the current minute
+        self._started: float | None = None  # of the process
+        self._first: _Minute | None = None  # first seen of this process
+        self._fds_most = 0.0  # since then
+        self._media: bool | None = None  # it served images, audio or video; None: unknown
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
-        self._slope = 0.0  # per second, when it last fired
-        self._advised = False
+        self._slope = 0.0  # bytes per second, when it last fired
+        self._advised = False  # of a restart, until the finding ends
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -121,7 +133,7 @@ class Detector:
             self._forget(Verdict(state=CLEAR if again else UNKNOWN, kind=KIND))
         elif not view.known:
             if self._started is None:
-                self._begin_anew()
+                self._begin_anew()  # it may be another process
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
         self._media = _serves_media(reading)
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
@@ -148,7 +160,7 @@ class Detector:
         first = None if state["first"] is None else _minute(state["first"])
         fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
         if started is None:
-            return  # unidentified
+            return  # the process cannot be identified
         self._started, self._slope, self._advised = started, slope, advised
         self._first, self._fds_most = first, fds_most
         self._minutes.extend(minutes)
@@ -288,14 +300,17 @@ def _minute(state: Any) -> _Minute:
 
 
 def _serves_media(reading: Reading) -> bool | None:
-    """Its multi-modal cache was queried; None: unknown."""
+    """Return True if its multi-modal cache was queried; None if unknown."""
     asked = [each.mm_cache_queries for each in reading.engines]
     known = [count for count in asked if count is not None]
     return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Growth of each third. Connections beyond their peak explain it; the peak never falls, as a queue's memory stays."""
+    """Return the growth of each third, from medians at its edges.
+
+    Connections beyond their earlier peak explain it. The peak never falls: memory left by a queue is not growth.
+    """
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))

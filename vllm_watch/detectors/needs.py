@@ -1,4 +1,8 @@
-"""Inputs that detectors need, or report partial sight without, by names of `signals.inputs`."""
+"""Inputs that detectors need or benefit from, against those of a target.
+
+Without a need a detector is blind; without an optional input it sees partly, and reports the loss. Detectors declare
+`NEEDS`, by names of `signals.inputs`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +17,7 @@ from vllm_watch.support import plugins
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One suffices; the loss without any."""
+    """Inputs of which one suffices, and the loss without any."""
 
     any_of: tuple[str, ...]
     without: str
@@ -36,7 +40,7 @@ def needs_of_all() -> Mapping[str, Needs]:
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """How well a detector sees."""
+    """Return how well a detector sees on this target."""
     lost = [need for need in needs.must if _lost(need, inputs)]
     if lost and inputs.why_not is not None:
         return Sight("blind", inputs.why_not)
@@ -49,7 +53,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """The last poll carried enough to report health."""
+    """Return True if the last poll carried enough to report health."""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
@@ -81,7 +85,7 @@ class Sights:
     """How well each detector of one target sees."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
-        """None: all."""
+        """None: all, host detectors included."""
         known = needs_of_all()
         self._needs = {
             each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
@@ -103,12 +107,12 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Withdraw judgements without their needs."""
+        """Withdraw judgements of a detector without its needs."""
         if not self._needs[slug].must:
             return verdicts
         return [
             verdict
-            # A missing input may be the finding: a lost GPU.
+            # A missing input may itself be the finding: a lost GPU.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

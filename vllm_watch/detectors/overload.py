@@ -1,4 +1,8 @@
-"""A lasting queue: too much work, or requests held up. Source: vLLM's advice on `num_requests_waiting`. Runbook: docs/detectors/overload.md."""
+"""A lasting queue: more work than the engine can do, or requests held up otherwise.
+
+Source: vLLM's advice on `num_requests_waiting`; a queue is an incident only if it lasts. Runbook:
+docs/detectors/overload.md
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,26 +33,27 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""After the watcher's restart the queue is the same."""
+"""After a restart of the watcher, the queue is the same for this long."""
 
 RATE_SECONDS = 60.0
-"""Averages finishes."""
+"""Averages the rate of finishes."""
 
 USUAL_SECONDS = 3600.0
-"""Averages use: a minute's rate is uncertain after idling."""
+"""Averages the usual rate in use: a minute's is uncertain after an idle time."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue lasts if it needs ten minutes more."""
+"""A shrinking queue lasts if, at the pace of a minute, it needs ten more to drain."""
 
 DRAIN_SHARE = 0.3
 """It ends when the queue needs only this share of the delay."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""At every scrape, as many and this multiple of the usual: grammars compile in seconds, clients leave within two minutes."""
+"""Requests deferred at every scrape, this many and this multiple of the usual: a grammar compiles in seconds, and
+vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""Until the usual is known."""
+"""Time to know the usual number."""
 
 PAUSED_SECONDS = 600.0
 """Weight updates take minutes (stall_settings.operation_seconds)."""
@@ -60,10 +65,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Wait of a new request: users leave after ten seconds (Nielsen, 1993), and bursts delay a sufficient engine too."""
+    """Wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond the effect
+    of bursts on a sufficient engine."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """Bursts end before an operator could act."""
+    """Duration without a shrinking queue: a burst ends before an operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -77,14 +83,14 @@ class EngineJudge:
         self._settings = settings
         self._blocks = Blocks()
         self._last: EngineSample | None = None
-        self._running_peak = self._step_tokens_peak = 0.0
+        self._running_peak = self._step_tokens_peak = 0.0  # of this process
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None  # of the process before
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)  # per finished request
-        self._deferred: deque[tuple[float, float]] = deque()
+        self._tokens = Mean(USUAL_SECONDS)  # of a finished request
+        self._deferred: deque[tuple[float, float]] = deque()  # over DEFERRED_SECONDS
         self._deferred_usual = Mean(USUAL_SECONDS)
-        self._paused_s: float | None = None
+        self._paused_s: float | None = None  # since then
         self._finished = Mean(RATE_SECONDS)
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
@@ -118,7 +124,7 @@ class EngineJudge:
         self._last, self._cache_tokens = sample, tokens or self._cache_tokens
 
     def _paused(self, look: EngineLook) -> Verdict | None:
-        """Requests wait for a lasting pause."""
+        """Return a verdict if requests wait for the end of a lasting pause."""
         count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
         if not look.paused or not count:
             self._paused_s = None
@@ -147,7 +153,7 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """None: no more than usual."""
+        """Return requests long deferred; None: no more than usual."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -188,7 +194,7 @@ class EngineJudge:
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if block.waiting and not block.running:
-            # More replicas do not help.
+            # No request is served: more replicas do not help.
             self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         stuck = self._stuck() if self._deferred else None
@@ -210,14 +216,14 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """The queue does not shrink, or too slowly."""
+        """Return True if the queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
         return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
-        """Seconds to drain at the usual rate."""
+        """Return seconds to drain the queue at the usual rate; None if unknown."""
         if not block.waiting:
             delay: float | None = 0.0
         else:
@@ -268,13 +274,14 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Per engine, and the API server."""
+    """One judge per engine, and one for the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))
         self._api = ApiServer(KIND)
 
     def update(self, view: View) -> Sequence[Verdict]:
+        """The server's verdict comes last."""
         return [*super().update(view), *self._api.update(view)]
 
     def export_state(self, at_s: float) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Causes of a lasting queue. vLLM admits while a slot, pages and step tokens are free; then no replica helps."""
+"""Causes of a lasting queue. Pure.
+
+vLLM admits a request when a slot, pages and step tokens are free; if all are, a replica does not help.
+"""
 
 from dataclasses import dataclass
 
@@ -12,24 +15,24 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""Below it is more than starts scatter."""
+"""A cache that shrank below this share lost memory beyond the usual scatter of starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """None: unknown."""
+    """An engine with a lasting queue; None is unknown."""
 
     waiting: float
     running: float
     running_peak: float  # of this process
-    usage: float  # of the KV cache
-    step_tokens: float | None  # mean
+    usage: float  # share of the KV cache
+    step_tokens: float | None  # mean per step
     step_tokens_peak: float
-    deferred: float | None
-    awaiting: float = 0.0
-    awaited: float = 0.0  # upper bound
+    deferred: float | None  # not waiting for capacity
+    awaiting: float = 0.0  # those waiting for KV from elsewhere
+    awaited: float = 0.0  # upper bound of their share of the cache
     cache_ratio: float | None = None  # ÷ the previous process's
-    length_ratio: float | None = None  # finished ÷ usual
+    length_ratio: float | None = None  # finished requests ÷ usual ones
 
 
 def of_queue(queue: Queue) -> Cause:

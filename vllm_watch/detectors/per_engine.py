@@ -18,12 +18,12 @@ class EngineLook:
     """One poll of one engine."""
 
     at_s: float
-    known: bool
+    known: bool  # False: the time since the last reading is unknown
     sample: EngineSample
-    gpus: Sequence[GpuSample] | None
-    engines: int
-    paused: bool | None = None  # by /pause
-    cpu: EngineCpu | None = None  # None: processes unseen
+    gpus: Sequence[GpuSample] | None  # the server's, if seen
+    engines: int  # of the server that answered
+    paused: bool | None = None  # by a call of /pause
+    cpu: EngineCpu | None = None  # its waits for a CPU; None: processes unseen
 
 
 class Judge(Protocol):
@@ -36,28 +36,30 @@ class Judge(Protocol):
         """Return the learnt state as plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore this very process's state. Raises one of stored.DAMAGE."""
+        """Restore the state of this very process. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-"""Others are ignored."""
+"""Format of the stored state; others are ignored."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Later, another time of day brings other requests; a minute of work measures it again."""
+"""Learnt state is valid this long without the watcher: later, another time of day has another mix of requests, and a
+minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
-    """One judge per engine."""
+    """One judge per engine; `update` fulfils `detectors.base.Detector`."""
 
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
+        """`make` creates the judge of a new engine."""
         self._kind = kind
         self._make = make
         self._judges: dict[str, J] = {}
-        self._known = True
-        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}
-        self._kept: dict[str, stored.Stored] = {}  # until the engine is seen
+        self._known = True  # as in EngineLook
+        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
+        self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class PerEngine(Generic[J]):
         return self._judges
 
     def update(self, view: View) -> Sequence[Verdict]:
+        """Without a reading all are unknown."""
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
@@ -123,5 +126,5 @@ class PerEngine(Generic[J]):
             )
             verdicts.append(judge.update(look))
         if reading.engines:
-            self._kept.clear()
+            self._kept.clear()  # of engines that are gone
         return verdicts

@@ -1,5 +1,10 @@
-"""GPU memory held without use: the next start fails on it ("free memory is less than desired") and names no holder. Staleness: `signals.holders`.
-Source: vLLM #55510, #42017, #43060 and others. Runbook: docs/detectors/stale_vram.md."""
+"""GPU memory held without use: a warning that names the holder.
+
+The next start of an engine fails on it ("free memory is less than desired") without a name. `signals.holders` judges
+staleness; here it becomes one incident, with the affected engine.
+
+Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
+"""
 
 from dataclasses import replace
 
@@ -18,7 +23,8 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""Asleep it keeps less than a tenth, or all. Never seen awake: nine tenths of a GPU assumed."""
+"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or all. If never seen awake, nine
+tenths of a GPU are assumed."""
 
 
 class Settings(BaseModel):
@@ -27,31 +33,31 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
-    """A context takes 300 to 600 MiB; less blocks no start."""
+    """A context alone takes 300 to 600 MiB; less blocks no start."""
 
     dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
-    """100 GiB are freed within seconds; slow drivers need more."""
+    """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """In state D: slow disks take less."""
+    """Without a break in state D: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
-    """A worker exits within 40 s of its parent."""
+    """A worker exits within 40 s of its parent's death if it can."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Reading or thinking takes users less."""
+    """Users who read, think or talk come back sooner."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
-    """Training waits for data or a disk, not an hour."""
+    """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """A debugging session has ended."""
+    """A debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
     """An exiting process's memory has no owner for seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
-    """150 GiB of weights reach host memory in a minute, at 3 GiB/s."""
+    """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
@@ -62,8 +68,8 @@ class HostDetector:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes
-        self._asleep_since_s: dict[str, float] = {}
+        self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes held awake
+        self._asleep_since_s: dict[str, float] = {}  # by UUID
 
     def update(self, view: HostView) -> Verdict:
         if not view.gpus:
@@ -79,7 +85,7 @@ class HostDetector:
         seen = set()
         for each in view.holders:
             for holder in each.stale:
-                # A process may be on a GPU and its slice, and on a group's.
+                # A process may be on a GPU and its slice, and on all GPUs of a group.
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
@@ -100,7 +106,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # The maximum: memory is freed before a scrape reports sleep.
+                # The maximum: memory may be freed before a scrape reports sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
@@ -155,7 +161,7 @@ def _hurts(view: HostView, uuid: str) -> str:
 
 
 EVIDENCE_MAX = 8
-"""One per GPU of a host."""
+"""Holders per incident: one per GPU of a host."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

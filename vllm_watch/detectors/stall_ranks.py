@@ -1,5 +1,8 @@
-"""Ranks that step together: which one holds the others up. In data and expert parallelism every step is a collective: stalled ranks are mostly victims
-of one stopped (T), which may seem idle. A restart is of all or none."""
+"""Ranks that step together: which one holds the others up. A restart is of all or none.
+
+In data and expert parallelism every step is a collective. A stopped rank stops those with work and may itself seem
+idle; stalled ranks are mostly victims. On a host the process state decides: stopped (T) by a signal or debugger.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +12,13 @@ from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
 STOPPED_SECONDS = 20.0
-"""Debuggers stop a process for a second or two."""
+"""A debugger that takes a stack stops a process for a second or two."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""Before the others are reported (8 s)."""
+"""The others are reported after eight seconds: report a stopped rank no later."""
 
 IN_USE_SECONDS = 60.0
-"""Active this recently, it is needed: users wait outside."""
+"""A rank active this recently before its stop is needed: users wait outside."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -24,10 +27,10 @@ class Ranks:
     """Follows one target, which may have several engines."""
 
     def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}  # first seen stopped
+        self._since_s: dict[str, float] = {}  # engine → first seen stopped
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Blame the stopped rank, mark the others, withdraw single restarts."""
+        """Blame the stopped rank, mark those that wait, and withdraw single restarts."""
         stopped = self._stopped(view)
         culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
         found = []
@@ -61,7 +64,7 @@ class Ranks:
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
-        # Gauges keep their values: stopped between requests it reads idle.
+        # Gauges keep their last values: an engine stopped between requests reads idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
@@ -83,7 +86,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """The others would wait for one forever."""
+    """Withdraw a restart of one rank: the others would wait for it forever."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

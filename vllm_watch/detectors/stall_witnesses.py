@@ -1,4 +1,4 @@
-"""State of a followed engine, and its evidence."""
+"""State of a followed engine, and the evidence from it."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -12,22 +12,22 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
-"""The longest show endurance, the others habits."""
+"""Pauses that ended by themselves: the longest show its endurance, the others its habits."""
 
 PAUSE_SECONDS_MIN = 2.0
-"""Shorter ones are steps."""
+"""Shorter pauses are steps."""
 
 HABIT_SECONDS_MAX = 20.0
-"""Hanging for a minute is unhealthy each time."""
+"""A longer stall is not a habit: an engine that hangs for a minute repeatedly is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Net: one or two may be a scraper's or a browser's."""
+"""Opened during the silence, net: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""Without an outcome: faster failures are refusals (wrong key or model name)."""
+"""For canaries without a recorded outcome: faster failures are refusals (wrong key or model name), not wedges."""
 
 GPU_IDLE_RATIO = 0.05
-"""With a kernel; below it no long step is computed."""
+"""Below this share of time with a kernel no long step is computed."""
 
 
 _HABITS = ("usual", "survived")
@@ -39,7 +39,7 @@ def _last() -> "deque[float]":
 
 @dataclass(slots=True)
 class Habits:
-    """Pauses with work that ended by themselves."""
+    """Seconds of pauses with work that ended by themselves."""
 
     usual: deque[float] = field(default_factory=_last)  # without stalls
     survived: deque[float] = field(default_factory=_last)  # all of them
@@ -55,20 +55,20 @@ class Engine:
 
     restarts: int
     habits: Habits = field(default_factory=Habits)
-    told_s: float | None = None  # found a stall
-    fds: float | None = None  # when the steps stopped
+    told_s: float | None = None  # when this silence was found a stall
+    fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
-    fds_idle: float = 0.0  # growth in idle times
-    unseen_s: float | None = None  # connections began to pile up
-    asked_s: float | None = None  # more open than when the steps stopped
-    unserved: float = 0.0  # long waits without service
+    fds_idle: float = 0.0  # growth in merely idle times
+    unseen_s: float | None = None  # when connections began to pile up
+    asked_s: float | None = None  # since when more are open than when the steps stopped
+    unserved: float = 0.0  # long waits that ended without service
     unserved_idle: float = 0.0  # maximum in an idle time that a step ended
-    finish_rate: float = 0.0  # per second, at last service
-    canary_failures: int = 0  # in a row
-    canary_s: float = 0.0  # first sent
+    finish_rate: float = 0.0  # finished requests per second, at last service
+    canary_failures: int = 0  # in a row, without a step between
+    canary_s: float = 0.0  # when the first was sent
     canary_waited_s: float = 0.0  # for the last
-    model: str = ""
+    model: str = ""  # and its configuration
 
     @property
     def fds_grown(self) -> float:
@@ -99,15 +99,18 @@ def begin(engine: Engine, view: View) -> None:
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Drop earlier signs."""
+    """A request was served: drop earlier signs."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count a canary without an answer. `alone`: no other engine. If a step was made meanwhile it waited in a queue, as it may with several requests,
-    unless sent in doubt."""
+    """Count a canary without an answer. `alone`: the server has no other engine.
+
+    Its result comes with the first poll after its end. If a step was made meanwhile it waited in a queue; with several
+    requests in the engine it may still, unless it was sent while they were in doubt.
+    """
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
         return
@@ -134,7 +137,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """Learn from an ended silence."""
+    """Learn from a silence that has ended."""
     if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
@@ -145,8 +148,10 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow connections opened since the steps stopped, and those unserved after `long_s`. vLLM closes idle ones after five seconds: one that stays a
-    minute waits."""
+    """Follow connections opened since the steps stopped, and those unserved after `long_s`.
+
+    vLLM closes idle connections after five seconds: one that stays for a minute waits for an answer.
+    """
     now = view.signals.process_open_fds
     if now is None:
         return
@@ -167,13 +172,13 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
-    """It may still compile, shape by shape."""
+    """Return True if it may still compile, shape by shape."""
     started = view.signals.process_start_time
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
 def gpus_idle(view: View) -> bool:
-    """No GPU on which it may run computes; False: unknown."""
+    """Return True if no GPU on which it may run computes; False: unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
@@ -245,7 +250,7 @@ def evidence_for(
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Its process on this host."""
+    """Return its process on this host: title and PID."""
     if core is None:
         return ()
     return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)

@@ -1,6 +1,11 @@
-"""An engine that does far less than when fresh, at equal load: step time, and work at this KV cache usage; else against siblings and the previous
-process. Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py. Runbook:
-docs/detectors/throughput_collapse.md."""
+"""An engine that does far less than when fresh, at equal load.
+
+Yardsticks are step time at this load and work at this KV cache usage, which a load drop, a burst, longer prompts or
+saturation do not change; else its siblings, and the previous process.
+
+Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py; causes:
+collapse_causes.py. Runbook: docs/detectors/throughput_collapse.md
+"""
 
 from collections.abc import Sequence
 from math import exp
@@ -20,13 +25,13 @@ NEEDS = collapse_causes.NEEDS
 
 
 class Settings(BaseModel):
-    """Nothing to tune: thresholds are learnt, or in signals/baseline.py."""
+    """Nothing to tune: thresholds are learnt, or explained in signals/baseline.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Each engine, also against siblings."""
+    """Judges each engine, also against its siblings."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
@@ -36,7 +41,7 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         verdicts = self._acceptance.told(view, super().update(view))
         if not view.signals.up:
-            return verdicts
+            return verdicts  # nothing comparable was seen
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines, view.signals.version)
@@ -50,6 +55,6 @@ class Detector(PerEngine[EngineJudge]):
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
-        """Current ÷ fresh work at equal load; None: unknown."""
+        """Return current work ÷ fresh work at equal load; None if unknown."""
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None

@@ -26,7 +26,7 @@ _SHAPE_BYTES = 400  # of a line's beginning, by which messages differ
 
 _SITE_BYTES, _FILE_BYTES = 200, 12
 
-_IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ in equal messages
+_IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ where messages are the same
 
 _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"

@@ -1,6 +1,7 @@
-"""Targets from Prometheus file_sd files (JSON or YAML).
+"""Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
 
-A bad or half-written file keeps its last good targets: a fleet must not be lost while a file is saved.
+A bad or half-written file keeps its last good targets: losing a fleet because one file was being saved would be worse
+than watching a server that has just gone.
 Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
 """
 
@@ -19,27 +20,27 @@ from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import HIDDEN
 
-_FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all labels
+_FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
 _FILES_MAX = 1000
 _IDENTITY_LABELS = ("group", "namespace", "pod", "node")
 
 
 @dataclass(slots=True)
 class _File:
-    stamp: tuple[int, int, int] | None = None
+    stamp: tuple[int, int, int] | None = None  # modification time, size, inode
     targets: tuple[TargetConfig, ...] = ()
     problem: str | None = None
 
 
 @dataclass(slots=True)
 class FileTargets:
-    """All files that match the patterns; only changed ones are parsed."""
+    """All files that match the patterns; `read` parses only changed ones."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets, and problems by file. Blocks on the disk."""
+        """Return the targets of all files in order, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -64,7 +65,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # retry: it may become complete without a new time
+        file.stamp = None  # retry at the next poll: it may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))
@@ -125,7 +126,7 @@ def _shown(address: Any) -> str:
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
-    if not isinstance(address, str):  # YAML's infinity would become the host "inf"
+    if not isinstance(address, str):  # a YAML infinity would become the host "inf"
         raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):
@@ -133,6 +134,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # A name cannot apply to several servers.
+    # A name cannot apply to several servers; those are named by address.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

@@ -1,4 +1,7 @@
-"""Targets of this host, found by their processes and sockets. One without a process (a crash) stays a target until a configuration reload."""
+"""Targets of this host: the vLLM servers found by their processes and sockets.
+
+A server stays a target when its process is gone: that is how a crash looks. A configuration reload forgets it.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,13 +29,13 @@ class HostTargets:
 
     @property
     def found_none(self) -> bool:
-        """False before a search has completed."""
+        """True if a completed search found nothing."""
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """All found since the start. Raises nothing for their content."""
+        """Search; return all servers found since the start. Never raises for their content."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
-        if seen is None:
+        if seen is None:  # unknown is not empty
             return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
@@ -46,7 +49,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """Return targets; a decode (`kv_consumer`) has its model's prefills (`kv_producer`) as peers."""
+    """Return targets; a decode (`kv_consumer`) has the prefills (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:

@@ -1,6 +1,8 @@
-"""Targets from Kubernetes: the pods that match a label selector.
+"""Targets from Kubernetes: the pods that match a label selector, watched for changes.
 
-A pod being deleted is none; one that is not ready is: it may have the problem. Runbook: docs/kubernetes.md.
+A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may be starting, or be the
+one with the problem.
+Runbook: docs/kubernetes.md.
 """
 
 import asyncio
@@ -21,24 +23,24 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""Wait for the first list, so that the daemon starts with its targets."""
+"""Limit of the wait for the first list, so that the daemon starts with its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""With more prefill servers the cause could not be told; a decode's poll checks them all."""
+"""With more prefill servers the cause could not be told, and each poll of a decode checks them all."""
 
 
 class KubernetesTargets:
-    """One configuration entry's pods; each keeps its first name."""
+    """The pods of one configuration entry; each keeps the name it first got."""
 
     def __init__(
         self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
         session: NewSession = new_session,
     ) -> None:  # fmt: skip
-        """`news`: `read` may return something new."""
+        """`news` is called when `read` may return something new."""
         self.settings = settings
-        self.problems: dict[str, str] = {}
-        self.changed = True
+        self.problems: dict[str, str] = {}  # by place, of the last `read`
+        self.changed = True  # since the last `read`
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
         if node := self._node():
@@ -61,10 +63,13 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Waits for the first list only. `qualified`: prefix names with the namespace."""
+        """Return the targets known now; the first call waits some seconds for the first list.
+
+        `qualified`: prefix names of pods and groups with the namespace.
+        """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Otherwise every node would watch all pods.
+            # Without it every node would watch all pods of the cluster.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []
@@ -73,7 +78,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False
+        self.changed = False  # changes during the wait are included below
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -82,7 +87,7 @@ class KubernetesTargets:
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Return the cancelled tasks."""
+        """Cancel the watches; return their tasks."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -121,7 +126,10 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """As a pod requests if that is free, else its own name, else none; a name stays."""
+        """Name each new pod: as it requests if that is free, else its own name, else none.
+
+        A name stays with its pod, so that others coming or going do not rename it.
+        """
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -1,6 +1,7 @@
-"""The pods of one namespace, or of all: one list, then a resumable watch.
+"""The pods of one namespace, or of all, from the API server: one list, then a resumable watch.
 
-While the API server is away the last pods are kept: they still serve.
+While the API server is away the last pods are kept: they still serve, and forgetting them would end the watching of
+engines because of another system's outage.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
 """
 
@@ -13,45 +14,46 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""A dead connection is noticed at most one call later."""
+"""Requested duration of a watch. A silently dead connection is noticed at most one call later."""
 
 PODS_MAX = 2000
-"""Several times one process' capacity. Each takes less than a KB."""
+"""Servers of one namespace: several times the capacity of one process. Each takes less than a KB."""
 
 PAGE_PODS = 100
-"""With all their fields some 20 KB each, of 4 MiB."""
+"""Pods per page: with all their fields (managedFields, volumes, annotations) some 20 KB each, of 4 MiB."""
 
 PAGES_MAX = 100
-"""Per list, if the server never ends it: 10,000 pods."""
+"""Pages per list, if the server never ends it: 10,000 matching pods."""
 
 PAUSE_SECONDS = 1.0
-"""Between watches, and after a failure; doubled after each further one."""
+"""Pause between watches, and after the first failure; doubled after each further one."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""A recovered API server is noticed in half a minute."""
+"""A recovered API server is noticed in half a minute; many watchers do not overload it."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """A task that lists and watches; read `pods` and `problem` at any time."""
+    """A task that lists and watches; `pods` and `problem` can be read at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
-        """`namespace`: "" is our own, "*" all. `changed`: `pods` or `problem` may differ."""
+        """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
         self.namespace = namespace
         self.pods: dict[str, Pod] = {}  # by uid
         self.problem: str | None = None
-        self.answered = asyncio.Event()
+        self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
-        self._version: str | None = None  # resume here; None: list first
+        self._version: str | None = None  # resume the watch here; None: list first
         self._listed = False
         self._failures = 0
         self._left_out = False
-        self._invalid = 0
+        self._invalid = 0  # pods that could not be parsed
 
     async def run(self) -> None:
+        """Follow the pods until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -68,10 +70,10 @@ class PodWatch:
     def _failed(self, error: KubernetesError) -> None:
         self._failures = min(self._failures + 1, 16)
         if self._listed and self._failures == 1:
-            return
+            return  # watches break off now and then; the next one resumes
         kept = f"; the last known pods ({len(self.pods)}) are kept" if self._listed else ""
         self._set_problem(f"{error.cause}{kept}; {error.remedy}")
-        self._version = None
+        self._version = None  # list again, for the changes in between
 
     def _set_problem(self, problem: str | None) -> None:
         if problem != self.problem:
@@ -111,14 +113,14 @@ class PodWatch:
         }  # fmt: skip
         answer = await api.follow(self._path(api), query, WATCH_SECONDS, self._take)
         if answer.status == _GONE or self._left_out or self._invalid:
-            self._version = None  # expired, or to retry the pods left out
+            self._version = None  # list again: expired, or to retry the pods left out
         elif not answer.ok:
             raise self._error(answer)
 
     def _take(self, event: Mapping[str, Any]) -> bool:
         kind, document = event.get("type"), event.get("object")
         if kind == "ERROR":
-            self._version = None  # mostly 410
+            self._version = None  # mostly 410: list again
             return False
         if not isinstance(document, dict):
             return True

@@ -1,7 +1,9 @@
-"""Turn a pod into a target: its server, address and group.
+"""Turn a pod into a target: does it run a server to watch, at which address, and in which group? Pure.
 
-Pure. A pod's author writes its annotations: they may set how its own server is reached and named, never another host or a credential.
-Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io. Runbook: docs/kubernetes.md.
+The author of a pod also writes its annotations, so they may set how its own server is reached and named: never another
+host or a credential, and only the keys listed here.
+Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io.
+Runbook: docs/kubernetes.md.
 """
 
 import re
@@ -14,10 +16,10 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""The hook's rollout sets it on each pod; not for discovery."""
+"""Ours, but not for discovery: a rollout by the hook sets it on each pod."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""Of a Deployment's (Argo: Rollout's) pods; their ReplicaSet is named Deployment and hash."""
+"""Label of a Deployment's (Argo: Rollout's) pods; their ReplicaSet's name is Deployment and hash."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -25,7 +27,8 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role labels, and their scope's: llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose slices exchange no KV."""
+"""Role labels, and the labels of their scope: of llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose
+slices do not exchange KV with each other."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
@@ -37,7 +40,8 @@ _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""A server for its own data-parallel ranks only: llm-d's wide expert parallelism. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""The command of a server for its own data-parallel ranks only, with others at other addresses: llm-d's wide expert
+parallelism is a LeaderWorkerSet of these. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -64,7 +68,7 @@ def _group(text: str) -> str | None:
 ANNOTATIONS: Mapping[str, Callable[[str], str | None]] = {
     "port": _port, "path": _path, "scheme": _scheme, "name": lambda text: slug(text) or None, "group": _group,
 }  # fmt: skip
-"""Parsers return None for an invalid value."""
+"""Known annotations with their parsers; None: invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +81,28 @@ class Pod:
     node: str
     created: str  # Kubernetes' format, which sorts as text
     address: str  # an IP address; IPv6 without brackets
-    group: str  # outlives the pod
-    role: str = ""  # PREFILL, DECODE; "": both, unknown
-    pairs_in: tuple[str, ...] = ()  # those with the same value exchange KV
-    gang: str = ""
-    annotations: Mapping[str, str]  # valid ones
-    invalid: tuple[str, ...] = ()  # about the others
+    group: str  # owner that outlives the pod
+    role: str = ""  # PREFILL, DECODE; "": both, or unknown
+    pairs_in: tuple[str, ...] = ()  # prefill and decode with the same value exchange KV
+    gang: str = ""  # shared by ranks that step together
+    annotations: Mapping[str, str]  # valid ones, by ANNOTATIONS
+    invalid: tuple[str, ...] = ()  # messages about the others
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """None: nothing to watch now. Raises KeyError, TypeError, AttributeError, ValueError: not a valid pod."""
+    """Return the pod; None if it has nothing to watch now.
+
+    Raises:
+        KeyError, TypeError, AttributeError, ValueError: not a valid pod.
+    """
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
     address = status.get("podIP")
     if metadata.get("deletionTimestamp") or status.get("phase") in _ENDED or not address:
-        return None  # deleted, finished, or not scheduled
+        return None  # being deleted, finished, or not scheduled yet
     is_rank = _is_rank(document.get("spec") or {})
     if labels.get(_WORKER, "0") != "0" and not is_rank:
-        return None  # a server over several nodes answers at its leader
+        return None  # only the leader of a server over several nodes answers
     annotations, invalid = _annotations(metadata.get("annotations") or {})
     role, pairs_in = _role(labels)
     return Pod(
@@ -116,7 +124,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
 
 
 def _is_rank(spec: Mapping[str, Any]) -> bool:
-    """Return True for a server for some of the ranks, with its own address."""
+    """Return True if a container starts a server for some of the ranks, with its own address."""
     for container in spec.get("containers") or []:
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         command = " ".join(map(str, words))
@@ -126,7 +134,7 @@ def _is_rank(spec: Mapping[str, Any]) -> bool:
 
 
 def _role(labels: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the role ("": both or unknown) and its scope."""
+    """Return the server's role ("": both or unknown) and its scope."""
     for label, within in _ROLES.items():
         if labels.get(label) in (PREFILL, DECODE):
             return str(labels[label]), (label, *(str(labels.get(each)) for each in within))

@@ -1,4 +1,8 @@
-"""All targets: configured, and found on this host, in file_sd files and in Kubernetes. A problem never shortens a list that was good."""
+"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes.
+
+The daemon calls `refresh` at its own pace and gets a whole list, or None if nothing changed. A problem is logged once,
+and never shortens a list that was good.
+"""
 
 import asyncio
 import contextlib
@@ -23,16 +27,16 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-_NONE_SECONDS = 5.0
-_CLOSE_SECONDS = 2.0
-# Pods come and go in batches; a terminating engine takes longer.
+_NONE_SECONDS = 5.0  # a user who has just started vLLM is waiting for it
+_CLOSE_SECONDS = 2.0  # a cancelled watch ends at once
+# Pods come and go in batches. A terminating engine takes longer to close its port.
 _BATCH_SECONDS = 0.1
 
 _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """Searched every `discovery.refresh_seconds`; pods are watched."""
+    """All targets of a configuration, searched every `discovery.refresh_seconds`; pods are watched."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -41,18 +45,18 @@ class Discovery:
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()
-        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})
+        self._news = asyncio.Event()  # pods changed
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # by the last search
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._key_warned = False
-        self._left_out: tuple[str, ...] = ()  # URLs not allowed
+        self._left_out: tuple[str, ...] = ()  # URLs found but not allowed
         self._due_s = 0.0
         self._one_at_a_time = asyncio.Lock()
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Files and pods that stay keep their state."""
+        """Apply a new configuration; keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -64,7 +68,7 @@ class Discovery:
         self._files = self._read_files(settings.file_sd)
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
-        self._targets = None  # the same servers may get another key
+        self._targets = None  # the same servers may get another key: report them again
 
     def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
@@ -80,11 +84,12 @@ class Discovery:
 
     @property
     def problems(self) -> Mapping[str, str]:
+        """Current problems by file or cluster."""
         return self._problems
 
     @property
     def nothing_found(self) -> str | None:
-        """A message if nothing is watched although this host was searched."""
+        """Message if nothing is watched although this host was searched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -92,7 +97,7 @@ class Discovery:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Or until pods change: a deleted one stops answering a moment later."""
+        """Wait `seconds`, or until pods change: a deleted one stops answering a moment later."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -100,11 +105,12 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets; None if unchanged since the last call, or not due."""
+        """Return all targets if they changed since the last call; None if not, or if not due yet."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
     async def close(self) -> None:
+        """Stop watching pods."""
         ending = [*self._ending, *(task for pods in self._pods for task in pods.close())]
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
@@ -121,7 +127,7 @@ class Discovery:
             self._seen = await self._search()
         found, problems = await self._found()
         if config is not self._config:
-            return None  # reconfigured meanwhile
+            return None  # reconfigured meanwhile: the result is outdated, and a search is due
         targets = self._joined(found, problems)
         self._log_changes(problems)
         if targets == self._targets:
@@ -149,6 +155,7 @@ class Discovery:
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
+        """Return the allowed ones; log changes of the others, which are not a problem."""
         allow = self._config.discovery.allow
         allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
@@ -159,7 +166,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Withhold it from targets named by files or pods, unless discovery.allow is set."""
+        """Withhold the API key from targets named by files or pods, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -172,7 +179,7 @@ class Discovery:
         self, found: list[TargetConfig], problems: dict[str, str]
     ) -> tuple[TargetConfig, ...]:
         static = self._config.targets
-        by_url = {target.url: target for target in reversed(found)}  # the first wins
+        by_url = {target.url: target for target in reversed(found)}  # the first of a URL wins
         for target in static:
             by_url.pop(target.url, None)
         room = TARGETS_MAX - len(static)
@@ -181,7 +188,7 @@ class Discovery:
                 f"{len(by_url) + len(static)} targets are more than {TARGETS_MAX}: "
                 f"{len(by_url) - room} are left out"
             )
-        # Sorted, so that the same servers always get the same names.
+        # Sorted by URL, so that the same servers always get the same names.
         discovered = [by_url[url] for url in sorted(by_url)][:room]
         return static + named(_without_clashes(static, discovered), {one.name for one in static})
 
@@ -217,7 +224,7 @@ def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:
-    """Return True if a name (`*.` matches subdomains), address or network matches."""
+    """Return True if the host matches a name (`*.` matches subdomains), address or network."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -234,4 +241,4 @@ def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
     try:
         return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
-        return False
+        return False  # a name does not match addresses: it may resolve to any

@@ -10,11 +10,11 @@ from aiohttp.typedefs import Handler
 from vllm_watch.export.status import to_json
 
 WRITE_SECONDS = 30.0  # Prometheus gives up after 10 by default
-BODY_BYTES_MAX = 4096  # only a reload may carry a form
+BODY_BYTES_MAX = 4096  # only a reload may carry an empty form
 BODY_SECONDS = 5.0
 LARGE_BODIES_PATH = "/api/v1/alertmanager"  # groups of alerts, by token
-_GZIP_BYTES_MIN = 1024  # one packet
-_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes 1-2 ms: a thread
+_GZIP_BYTES_MIN = 1024  # below about one packet
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over 1-2 ms: use a thread
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
@@ -26,7 +26,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",  # without frame-ancestors
+    "X-Frame-Options": "DENY",  # for browsers without frame-ancestors
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class TimedResponse(web.Response):
-    """Closes clients that read longer than WRITE_SECONDS."""
+    """Closes the connection of a client that reads longer than WRITE_SECONDS."""
 
     _transport: asyncio.Transport | None = None
 
@@ -57,7 +57,7 @@ class TimedResponse(web.Response):
 async def answer(
     request: web.Request, body: bytes, content_type: str, **headers: str
 ) -> web.Response:
-    """Gzip if accepted."""
+    """Gzip it if the client accepts that."""
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
@@ -94,7 +94,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # Disconnected or invalid: not our error.
+        # Disconnected or invalid body: not our error.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(
@@ -107,7 +107,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Alertmanager's is left to its handler."""
+    """Read small bodies quickly; Alertmanager's is left to its handler."""
     if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -1,4 +1,4 @@
-"""Read-only routes and the reload."""
+"""The read-only HTTP routes and the reload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,22 +19,22 @@ from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_op
 from vllm_watch.state.journal import Told
 from vllm_watch.support.caller import Caller
 
-Ready = Callable[[], str | None]  # else the reason
+Ready = Callable[[], str | None]  # None when ready, else the reason
 Reload = Callable[[str, str], Awaitable[None]]
-"""Actor, source address; raises WatchError if refused."""
-Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → trace
+"""Actor, source address; raises WatchError if the configuration is refused."""
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → trace file
 ReadJournal = Callable[[float, int], Awaitable[Told]]
-"""Start (Unix seconds), maximum; raises WatchError."""
+"""Start (Unix seconds), maximum entries; raises WatchError."""
 
-RELOAD_SECONDS = 25.0  # to resolve names
+RELOAD_SECONDS = 25.0  # to read a file and resolve names
 MINUTES_MAX = 60.0
-JOURNAL_ENTRIES_MAX = 2000  # 1 KB each
-_CHUNK_SECONDS = 10.0  # to produce and write
+JOURNAL_ENTRIES_MAX = 2000  # some 1 KB each
+_CHUNK_SECONDS = 10.0  # per chunk, to produce and write
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Api:
-    """One board's routes."""
+    """Handlers of one board's routes."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Api:
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
-            # Shielded: interrupted, neither configuration would stay.
+            # Shielded: an interrupted reload would leave neither configuration.
             async with asyncio.timeout(RELOAD_SECONDS):
                 await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
@@ -132,7 +132,7 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """Serve the charts of a target, engine or incident."""
+        """Serve the charts of a target, an engine or an incident."""
         if (incident := request.query.get("incident")) is not None:
             found = self._status.incident_history(incident)
             return await json_answer(request, found) if found is not None else refusal(
@@ -193,7 +193,7 @@ def _no_target(name: str) -> web.Response:
 
 
 def _number(text: str, most: float) -> float | None:
-    """In (0, `most`], else None."""
+    """Return a number in (0, `most`], else None."""
     try:
         number = float(text)
     except ValueError:
@@ -204,7 +204,7 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """An error before the first chunk gets a response, a later one aborts."""
+    """Stream; an error before the first chunk gets a response, a later one aborts."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
@@ -236,7 +236,7 @@ async def _download(
 
 
 def _cut_off(request: web.Request) -> None:
-    """An incomplete download must not seem to be a short file."""
+    """The client must see an incomplete download, not a short file."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -1,5 +1,8 @@
-"""Changes need named bearer tokens, compared in constant time. After wrong ones an address gets 429 and is logged less; valid tokens always pass, so no
-guesser locks an owner out."""
+"""Authorization of changes: named bearer tokens from files, compared in constant time.
+
+After a few wrong tokens an address gets 429, and logging pauses. Valid tokens always pass, so a guesser cannot lock an
+owner out: tokens are too long to guess, and comparing takes microseconds.
+"""
 
 import hashlib
 import hmac
@@ -18,16 +21,16 @@ from vllm_watch.support.token_file import TOKEN_BYTES_MAX, TokenFile
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Wrong ones per address and minute."""
+"""Wrong tokens per address and minute."""
 
 CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
-"""Per token: people send a few, a loop thousands."""
+"""Requests per token and minute: people send a few, a looping script thousands."""
 
 ALERTS_MAX = 600
-"""A group every few seconds, some hundred in an outage."""
+"""Alertmanager sends a group every few seconds, some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
-"""The oldest are dropped."""
+"""Addresses with failures; the oldest are dropped."""
 
 
 class Auth:
@@ -60,7 +63,7 @@ class Auth:
         return self.too_fast(found.name, right) or found.name
 
     def too_fast(self, actor: str, right: str) -> web.Response | None:
-        """Return a refusal above the limit."""
+        """Count a request; return a refusal above the limit."""
         alerts = right == "alertmanager"
         asked = self._asked.setdefault(actor, deque())
         now_s = time.monotonic()
@@ -69,13 +72,13 @@ class Auth:
         if len(asked) >= (ALERTS_MAX if alerts else CHANGES_MAX):
             wait = CHANGES_SECONDS - (now_s - asked[0])
             text = f"{actor} has asked {len(asked)} times in {CHANGES_SECONDS:g} s"
-            # Alertmanager retries a 5xx, no 429.
+            # Alertmanager retries a 5xx but not a 429.
             return _slower(text, wait, 503 if alerts else 429)
         asked.append(now_s)
         return None
 
     def _match(self, given: bytes) -> TokenFile | None:
-        """Constant time."""
+        """Compare every token: constant time."""
         digest, found = hashlib.sha256(given).digest(), None
         for token in self._tokens:
             known = token.digest()
@@ -117,4 +120,4 @@ def _bearer(header: str) -> bytes | None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
-    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]
+    return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]  # raw bytes

@@ -1,4 +1,8 @@
-"""No foreign page in an operator's browser may reach a watcher on loopback: by http://127.0.0.1 or DNS rebinding. Its own name stands in Host or Origin."""
+"""A foreign page in an operator's browser must not reach a watcher on loopback.
+
+It can make the browser request http://127.0.0.1 (and, by DNS rebinding, read the response), but carries its own name
+in Host or Origin.
+"""
 
 import ipaddress
 import re
@@ -32,13 +36,17 @@ def is_this_host(request: web.Request) -> bool:
 
 
 def is_proxied(request: web.Request) -> bool:
-    """Any header that clients do not send is a proxy's (X-Real-IP, CF-Connecting-IP, Via …: too many to list), as is HTTP/1.0 (nginx's default)."""
+    """Return True unless it looks like a client's own request: a proxy's address is not its callers'.
+
+    Proxies' headers (X-Real-IP, CF-Connecting-IP, Via …) are too many to list: any header that clients do not send
+    counts as a proxy's. Proxies without one often speak HTTP/1.0 (nginx's default), unlike current clients.
+    """
     names = (name.lower() for name in request.headers)
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """None (any) on a network address without configured names."""
+    """Return accepted Host names; None (any) on a network address without configured names, as they are unknown."""
     if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
@@ -53,7 +61,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.raw_path.startswith("/"):  # absolute form, as to a proxy
+        if not request.raw_path.startswith("/"):  # absolute form, as for a proxy
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
@@ -65,7 +73,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {given[0][:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        # Probes are recorded; cross-site requests are none.
+        # Probes are recorded: a cross-site request is not one.
         is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
         if request.method in _READING and not is_noted:
             return await handler(request)
@@ -75,7 +83,10 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """A browser sends credentials, marked by Origin or Sec-Fetch-Site; older ones send cross-site bodies as a form."""
+    """Refuse a cross-site change, which a browser sends with credentials.
+
+    Browsers mark it by Origin or Sec-Fetch-Site; older ones send cross-site bodies only as a form would.
+    """
     origin = request.headers.get("Origin", "")
     own = origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
@@ -100,6 +111,6 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the host of a HOST:PORT."""
+    """Return the name or address of a HOST:PORT, else None."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

@@ -21,7 +21,7 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
-    """Without sum and count, which cover another span."""
+    """A summary without sum and count, which would cover another span."""
     return Family(
         name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
         help=f"{what}, in seconds: quantiles over the signal window.",
@@ -31,7 +31,7 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
-    """By one label."""
+    """Split by one label."""
     return Family(
         name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
         help=help_, absent=absent, series=by_label(attribute),
@@ -39,7 +39,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """None without engines: nothing to reset."""
+    """Return None without engines: there are no counters to reset."""
     return row.restarts if row.engine else None
 
 

@@ -1,5 +1,10 @@
-"""/api/v1/events: server-sent events: `hello` (read /api/v1/status and /api/v1/incidents), `target`, `gone` (a name), `incident` (open or just ended),
-`gpus`, `beat` (clock and health, every four seconds). One batch per second, newest state; incidents at once. Pages that do not read are disconnected."""
+"""/api/v1/events: changes sent to open pages as server-sent events.
+
+`hello` (on connecting: read /api/v1/status and /api/v1/incidents), `target` (as in the status), `gone` (a name),
+`incident` (open or just ended), `gpus` (as in the status), `beat` (clock and health, every four seconds at least).
+
+At most one batch per second, with the newest state; incidents at once. A page that does not read is disconnected.
+"""
 
 import asyncio
 import time
@@ -11,11 +16,11 @@ from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
 
-BATCH_SECONDS = 1.0  # the work per page
-URGENT_SECONDS = 0.1  # a storm makes few batches
-BEAT_SECONDS = 4.0  # pages report a disconnect after 10 s
-WRITE_SECONDS = 10.0  # a slower reader is hopeless
-_EVENTS_PER_WRITE = 32  # 64 KB, a transport buffer
+BATCH_SECONDS = 1.0  # bounds the work per page
+URGENT_SECONDS = 0.1  # so that a storm of incidents makes few batches
+BEAT_SECONDS = 4.0  # the page reports a disconnect after 10 s of silence
+WRITE_SECONDS = 10.0  # a slower reader is gone or hopeless
+_EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 
 
 class Events:
@@ -38,7 +43,7 @@ class Events:
             await response.prepare(request)
             await self._stream(response, updates)
         except ConnectionError:
-            pass
+            pass  # the page left
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -78,7 +83,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """A second, or until an urgent change."""
+    """Collect changes for a second, or until an urgent one."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

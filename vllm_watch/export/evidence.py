@@ -1,4 +1,4 @@
-"""A target's state as files, kept beyond a restart."""
+"""A target's state as files, for analysis after a restart."""
 
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
@@ -11,11 +11,11 @@ from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
-"""Lead-up and usual state."""
+"""The lead-up and the usual state."""
 
 
 class Evidence:
-    """Recording, incidents, GPUs, log, stacks."""
+    """Recording, target, incidents, GPUs, log's end, stacks of a hung process."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Evidence:
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        """Return stacks of a hung core or API."""
+        """Return stacks of a hung server's core or API."""
         entry = self._board.targets.get(target)
         if (
             self._stacks is None
@@ -60,7 +60,7 @@ class Evidence:
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Another host's server: its port here is a different process's."""
+    """Refuse for another host's server: the local process on its port is a different one."""
     if not await serves_here(url):
         raise LookupError("it runs on another host")
     async for chunk in stacks:

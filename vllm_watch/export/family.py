@@ -1,4 +1,4 @@
-"""The table of metrics, for rendering, docs and tests."""
+"""Rows of the table of exported metrics. Rendering, docs and tests read them: a new metric is a new row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,38 +7,38 @@ from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
-Series = Iterable[tuple[tuple[str, ...], float | None]]  # label values → value
+Series = Iterable[tuple[tuple[str, ...], float | None]]  # the row's label values → value
 
-# Before the row's own.
+# Of every series, before the row's own.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
-    "incidents": ("target",),  # and the watcher's own
+    "incidents": ("target",),  # per target, and the watcher's own
     "engine": ("target", "engine", "model_name"),
     "source": ("source", "target"),
     "gpu": ("gpu",),
 }
 
-# Reasons come from the server: a faulty one must not fill memory.
+# Reasons come from the server: a faulty one must not fill our memory or a Prometheus.
 LABEL_VALUES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """`value`: one per record, `series`: several; None omits it."""
+    """`value` returns one series per record, `series` several; None omits the series."""
 
     name: str
     kind: Kind
     scope: Scope
     help: str  # with unit
-    absent: str = ""  # when and why there is none
+    absent: str = ""  # when there is no series, and why
     labels: tuple[str, ...] = ()  # beyond the scope's
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
-    # Without +Inf; returns count, sum and cumulative counts.
+    # Histogram: upper bounds without +Inf; returns count, sum and cumulative counts.
     bounds: tuple[float, ...] = ()
     histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
-    few: bool = False  # 0 or 1 with constant labels: cached
+    few: bool = False  # few constant labels with 0 or 1, alike in many records: cached
 
     @property
     def all_labels(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Family:
 
 
 def flag(path: str) -> Callable[[Any], float | None]:
-    """A bool as 1 or 0."""
+    """Read a bool as 1 or 0, and None as None."""
     get = attrgetter(path)
 
     def read(row: Any) -> float | None:
@@ -61,7 +61,7 @@ def flag(path: str) -> Callable[[Any], float | None]:
 
 
 def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Per word: 1 for the current one, else 0."""
+    """Make a series per word: 1 for the current one, else 0."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words

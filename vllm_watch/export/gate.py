@@ -1,5 +1,9 @@
-"""The gate of exec probes: HTTP 200 with one line: "ok", or its word with the server's start. A probe compares both; anything else is "ok". No httpGet
-probe, which would restart when the watcher is away."""
+"""The gate of exec probes in the engines' containers.
+
+Every response is HTTP 200 with one line: "ok", or the gate's word with the start of the server it is about. A probe
+must compare both, and treat anything else, or nothing, as "ok". So an httpGet probe can never restart an engine on our
+word, and must not be configured: it would when the watcher is away.
+"""
 
 import asyncio
 import math
@@ -16,12 +20,12 @@ from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
 from vllm_watch.sources.this_host import is_loopback
 
-# A contract: docs/hooks/gate.md.
+# The contract, see docs/hooks/gate.md.
 WORDS = {"liveness": "kill", "readiness": "no"}
 
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
-_NAME_SECONDS = 1.0  # a probe waits for 2 s
+_NAME_SECONDS = 1.0  # to resolve the engine; a probe waits for 2 s
 
 
 class Probes(Protocol):
@@ -42,14 +46,14 @@ class Gatekeeper(Protocol):
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """The start of the server to kill or avoid; None: "ok"."""
+        """Return the start of the server to kill or avoid; None: "ok"."""
 
     def probes(self, target: str) -> Probes:
         """Return this target's probes."""
 
 
 class GateApi:
-    """`targets`: by name."""
+    """The handlers; `targets`: by name."""
 
     def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
         self._gatekeeper = gatekeeper
@@ -92,11 +96,11 @@ class GateApi:
 
 
 async def _stands_beside(request: web.Request, url: str) -> bool:
-    """The engine's address or this host."""
+    """True for the engine's address or this host; others are no probes."""
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
-    if host is not None and is_loopback(host):  # a sidecar
+    if host is not None and is_loopback(host):  # a sidecar, perhaps called at the pod's address
         own = request.transport and request.transport.get_extra_info("sockname")
         same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
         return same and not is_proxied(request)

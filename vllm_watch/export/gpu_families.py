@@ -1,4 +1,4 @@
-"""Metric families of this host's GPUs and holders."""
+"""Metric families of this host's GPUs and their memory's holders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SENSOR = (
 )
 HOLDERS_MAX = 20  # by contract; the rest are summed
 
-# NVML's: inactive ones are 0.
+# NVML's: inactive ones are 0, not missing.
 THROTTLE_REASONS = (
     "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
     "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
@@ -24,7 +24,7 @@ THROTTLE_REASONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """With the board's data."""
+    """A GPU with the board's data."""
 
     gpu: GpuSample
     host: str = ""
@@ -64,7 +64,7 @@ def _identity(row: GpuRow) -> Series:
 
 
 def _throttle_reasons(row: GpuRow) -> Series | None:
-    """Newer drivers may add some."""
+    """Newer drivers may add reasons."""
     holds = row.gpu.throttle_reasons
     if holds is None:
         return None
@@ -73,7 +73,9 @@ def _throttle_reasons(row: GpuRow) -> Series | None:
 
 
 def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
-    """Once each, largest first, unknown last: NVML lists them per kind of context, with the same bytes."""
+    """Return each process once, largest first, unknown sizes last: NVML lists it per kind of context, with the same
+    bytes.
+    """
     by_pid: dict[int, ProcessSample] = {}
     for process in processes:
         known = by_pid.get(process.pid)

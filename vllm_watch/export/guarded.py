@@ -1,4 +1,4 @@
-"""Authorization, rate limit and log of every change; a test checks all."""
+"""Authorization, rate limit and log of every endpoint that makes changes; a test checks that all use it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from vllm_watch.export.auth import Auth
 from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
-"""Checks and lock."""
+"""For the guard's checks and lock."""
 
 _log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ Known = Callable[[web.Request], str | None]
 
 
 class Guarded:
-    """If the token has the right."""
+    """Runs `inner` if the token has the right."""
 
     def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
         self.right = right
@@ -35,7 +35,7 @@ class Guarded:
         return self._auth.exists
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Log actor, source, request, result."""
+        """Log actor, source, request and result."""
         source = request.remote or "unknown"
         actor = self._actor(request)
         if not isinstance(actor, str):
@@ -67,6 +67,6 @@ class Guarded:
 
 
 def guard_of(request: web.Request) -> Guarded | None:
-    """Return the requested route's wrapper."""
+    """Return the wrapper of the requested route."""
     owner = getattr(request.match_info.handler, "__self__", None)
     return owner if isinstance(owner, Guarded) else None

@@ -10,13 +10,13 @@ def _labels_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _open(entry: TargetEntry) -> Series:
-    """Per labels: two GPUs may have the same trouble."""
+    """Return one per combination of labels: two GPUs may have the same trouble."""
     labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 
 
 def _opened(entry: TargetEntry) -> Series:
-    """The oldest per labels."""
+    """Return the oldest per combination of labels."""
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -25,7 +25,7 @@ def _opened(entry: TargetEntry) -> Series:
 
 
 def _advised(entry: TargetEntry) -> Series:
-    """1 if any is advised."""
+    """Return 1 if advised for any with these labels."""
     advised: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)
@@ -34,7 +34,7 @@ def _advised(entry: TargetEntry) -> Series:
 
 
 def _recovering(entry: TargetEntry) -> Series:
-    """1 if all recover."""
+    """Return 1 if all with these labels recover."""
     recovering: dict[tuple[str, ...], int] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)

@@ -1,4 +1,8 @@
-"""Accepts connections within a limit: scrapes need descriptors, so slow clients have time limits, and a new connection replaces the longest idle."""
+"""Accepts connections within a limit that leaves room for others.
+
+A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
+next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
+"""
 
 import asyncio
 import errno
@@ -14,16 +18,16 @@ from aiohttp.web_protocol import RequestHandler
 from vllm_watch.support import descriptors
 
 CONNECTIONS_MAX = descriptors.CALLERS_MAX
-"""Half of the descriptors, usually 1024."""
+"""Half of the limit on descriptors, usually 1024."""
 
 CONNECTIONS_PER_CALLER_MAX = 256
-"""Leaves room for others."""
+"""One address or proxy leaves room for others."""
 
-FIRST_REQUEST_SECONDS = 10.0  # complete head
-IDLE_SECONDS = 90.0  # to the next request's end
+FIRST_REQUEST_SECONDS = 10.0  # to a complete head
+IDLE_SECONDS = 90.0  # to the next request's end; the server closes idle ones before
 HANDSHAKE_SECONDS = 10.0  # three round trips on a busy machine
 SWEEP_SECONDS = 2.5
-_NO_ROOM_SECONDS = 0.2  # until the next accept
+_NO_ROOM_SECONDS = 0.2  # until the next accept without descriptors
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = structlog.get_logger()
@@ -32,17 +36,17 @@ _log = structlog.get_logger()
 @dataclass(slots=True, eq=False)
 class _Connection:
     caller: str
-    since_s: float  # connected, or last response
-    asked: bool = False  # a whole request
+    since_s: float  # connected, or last response ended
+    asked: bool = False  # has sent a whole request
     answering: int = 0
     answered: int = 0
     handshake: asyncio.Task[None] | None = None
-    taken: socket.socket | None = None
+    taken: socket.socket | None = None  # until the transport has it
     handler: RequestHandler | None = None
 
 
 class Listener:
-    """One socket."""
+    """One socket and its connections."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Listener:
         server: web.Server,
         context: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`context` per connection: certificates are renewed."""
+        """`context` is called per connection: renewed certificates apply to the next one."""
         self._bound = bound
         self._server = server
         self._context = context
@@ -81,6 +85,7 @@ class Listener:
             found.answering += 1
 
     def ended(self, handler: object) -> None:
+        """Note its response's end."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -98,7 +103,7 @@ class Listener:
         while True:
             try:
                 taken, address = await loop.sock_accept(self._bound)
-            except OSError as error:  # client gone, or no descriptors
+            except OSError as error:  # client gone, or no descriptors left
                 if error.errno in _NO_ROOM:
                     self._tell_no_room(error)
                     self._make_room(lambda _: True)
@@ -152,7 +157,7 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """The longest idle; False: none."""
+        """Close the longest idle connection; False: none is idle."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -179,7 +184,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """aiohttp would keep them forever."""
+        """Close those without a request in time, which aiohttp would keep forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -203,15 +208,15 @@ _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """`answers`: in progress, and ended."""
+    """Limits heads. `answers`: in progress, and ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
         self._answers = answers
-        self._over: int | None = None  # when a head was complete: its body follows
+        self._over: int | None = None  # responses ended when a head was complete: its body follows
         self._transport: asyncio.Transport | None = None
-        self._bytes = 0  # incomplete head
-        self._tail = b""
+        self._bytes = 0  # of an incomplete head
+        self._tail = b""  # of the previous piece
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]

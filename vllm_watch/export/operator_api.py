@@ -1,4 +1,7 @@
-"""Endpoints that make changes; none without a token. The guard decides."""
+"""The endpoints that make changes; none without a token.
+
+They pass small JSON bodies with actor and source to the guard, which decides result and text.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,11 +27,11 @@ MINUTES_MAX = 60 * 24 * 30
 
 
 Reply = tuple[int, Mapping[str, Any]]
-"""Status, JSON."""
+"""HTTP status and JSON."""
 
 
 class Operators(Protocol):
-    """WatchError refuses (400), JournalError is retryable (503)."""
+    """WatchError is a refusal (400), JournalError retryable (503)."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -52,11 +55,11 @@ class Operators(Protocol):
 
 
 TestNotifier = Callable[[str], Awaitable[Reply]]
-"""Raises WatchError."""
+"""Sends a test message through this notifier. Raises WatchError."""
 
 
 class OperatorApi:
-    """Without `operators` nothing can be restarted."""
+    """The handlers; without `operators` nothing can be restarted."""
 
     def __init__(
         self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
@@ -97,7 +100,7 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
-            except JournalError as error:  # Alertmanager retries
+            except JournalError as error:  # not done; Alertmanager retries
                 return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
@@ -149,7 +152,7 @@ class OperatorApi:
 
 
 class _Body:
-    """Known keys only."""
+    """A small JSON object of known keys only."""
 
     def __init__(self, body: bytes) -> None:
         self._left = dict(_document(body)) if body.strip() else {}
@@ -161,7 +164,8 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        # Terminals obey control characters; a lone surrogate cannot be encoded.
+        # Terminals obey control characters, and a lone surrogate, possible in JSON escapes, cannot be encoded in the
+        # journal.
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
@@ -194,7 +198,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """After its token was checked."""
+    """Read Alertmanager's large body, after its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

@@ -1,4 +1,8 @@
-"""Pushes /metrics to an OpenTelemetry collector, in a thread: a hung one blocks nothing. Its instruments would keep every label ever seen."""
+"""Push of /metrics to an OpenTelemetry collector: same names, labels and absences.
+
+Encoding and sending run in a thread, so a hung collector blocks nothing. OpenTelemetry's instruments are not used:
+they keep every label ever seen.
+"""
 
 import asyncio
 import time
@@ -53,7 +57,7 @@ async def pushing(board: Board, settings: OtlpSettings) -> None:
 
 
 async def _aside(push: Callable[[], str | None]) -> str | None:
-    """In a daemon thread."""
+    """Push in a daemon thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str | None] = loop.create_future()
 
@@ -66,7 +70,7 @@ async def _aside(push: Callable[[], str | None]) -> str | None:
             because = push()
         except Exception as error:  # noqa: BLE001 - of a library; said, and tried again
             because = f"{type(error).__name__}: {error}"
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(end, because)
 
     return await done if begin(run) else "no thread can be had"

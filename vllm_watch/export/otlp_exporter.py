@@ -32,27 +32,27 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import excerpt, redact_always
 
 TRY_SECONDS = 10.0
-"""With retries, below two intervals."""
+"""For a push with retries: less than two intervals."""
 
 BATCH_POINTS_MAX = 10_000
-"""2 MiB; collectors accept 4 by gRPC, 20 by HTTP."""
+"""Some 2 MiB; collectors accept 4 over gRPC by default, 20 over HTTP."""
 
 GEN_AI = {
     "vllm_watch_engine_e2e_seconds": "gen_ai.server.request.duration",
     "vllm_watch_engine_ttft_seconds": "gen_ai.server.time_to_first_token",
     "vllm_watch_engine_itl_seconds": "gen_ai.server.time_per_output_token",
 }
-"""OpenTelemetry's semantic conventions for generative AI (v1.37, development). Source:
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
+"""Our histogram → its name in OpenTelemetry's semantic conventions for generative AI (v1.37, status: development).
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/#generative-ai-model-server-metrics"""
 
-# Required; vLLM does not split by API.
+# vLLM does not split by API; the convention requires an operation.
 _GEN_AI_ATTRIBUTES = {"gen_ai.provider.name": "vllm", "gen_ai.operation.name": "text_completion"}
 _CHARACTERS_MAX = 300
 _FILE_BYTES_MAX = 16384
 
 
 class _Said(logging.Handler):
-    """The last log line, the exporter's only report."""
+    """Keeps the last log line, the exporter's only report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Exporter:
     """Pushes to one collector."""
 
     def __init__(self, settings: OtlpSettings, host: str) -> None:
-        """Raises WatchError."""
+        """Read headers and certificates. Raises WatchError."""
         self._started_ns = time.time_ns()
         names = {"service.name": "vllm-watch", "service.version": __version__}
         self._resource = Resource({**names, "service.instance.id": host, "host.name": host})
@@ -86,7 +86,7 @@ class Exporter:
             raise WatchError(f"otlp: {error}", "name files that can be read") from None
 
     def push(self, text: str) -> str | None:
-        """The failure's cause. Blocks for about TRY_SECONDS."""
+        """Return None or the failure's cause. Blocks for about TRY_SECONDS."""
         result = self._exporter.export(metrics_data(text, self._resource, self._started_ns))
         if result is MetricExportResult.SUCCESS:
             return None
@@ -103,12 +103,12 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
     for family in text_string_to_metric_families(text):
         points: dict[str, list[NumberDataPoint]] = {}
         for sample in family.samples:
-            # A ratio of 1 must not change its type.
+            # Always a float: a ratio of 1 must not change its type.
             point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():
             data: Sum | Gauge = Gauge(found)
-            # Buckets too.
+            # Buckets, count and sum are counters.
             if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))

@@ -1,4 +1,4 @@
-"""The page's files; open pages reload when their digest changes."""
+"""The page's files and runbooks, and a digest: open pages reload when it changes."""
 
 import hashlib
 from functools import lru_cache
@@ -35,7 +35,7 @@ def _of(name: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Return the page's digest."""
+    """Return a digest of the page's files."""
     found = hashlib.sha256()
     for name, content in contents().items():
         found.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -1,5 +1,9 @@
-"""Basic auth of readers. bcrypt is slow on purpose: verified credentials are cached as a keyed digest. One thread hashes; an address's tries are
-serialized, and paused after failures; a valid password always passes in turn."""
+"""Basic auth for readers, by the web configuration's users.
+
+bcrypt is slow on purpose: verified credentials are cached (as a keyed digest), so scrapes cost nothing. One thread
+hashes; an address's tries are serialized, and paused after failures. Guessers cost little, and a valid password is
+always accepted in turn.
+"""
 
 import asyncio
 import base64
@@ -18,19 +22,19 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""Per address and minute."""
+"""Per address and minute; then tries wait."""
 
-TRY_AGAIN_SECONDS = 1.0  # after too many failures
+TRY_AGAIN_SECONDS = 1.0  # Retry-After after too many failures
 PAUSE_SECONDS = 0.2
-"""After failures; each connection may have one waiting."""
+"""Between tries of such an address; each of its connections may have one waiting."""
 
 VERIFIED_MAX = 100
-"""As exporter-toolkit."""
+"""As exporter-toolkit; scrapers and people are fewer."""
 
 CALLERS_MAX = 1024
 HEADER_CHARACTERS_MAX = 1024
 _PASSWORD_BYTES_MAX = 72  # bcrypt ignores the rest
-_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"
+_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # random password
 
 
 class TooManyError(Exception):
@@ -75,7 +79,7 @@ class Passwords:
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
-        """With the hash: a changed password leaves the cache."""
+        """Include the hash: a changed password leaves the cache."""
         said = b"\0".join((name.encode(), known.encode(), password))
         return hmac.new(self._key, said, hashlib.sha256).digest()
 
@@ -112,14 +116,14 @@ def credentials(header: str) -> tuple[str, bytes] | None:
 
 
 def _like(users: Mapping[str, str]) -> str:
-    """Unmatchable, at the users' bcrypt cost."""
+    """Return an unmatchable hash at the users' bcrypt cost."""
     cost = max((known[4:6] for known in users.values()), default="10")
     return f"{_NOBODY[:4]}{cost}{_NOBODY[6:]}"
 
 
 def _check(password: bytes, known: str) -> bool:
     try:
-        # $2x$ and $2y$: other programs'.
+        # $2x$ and $2y$: other programs' prefixes.
         return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
-    except ValueError:  # a NUL
+    except ValueError:  # e.g. a NUL in the password
         return False

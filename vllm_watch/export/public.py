@@ -1,4 +1,7 @@
-"""The public view: which targets serve, a month's uptime; no addresses, evidence or scripts. Off unless `api.public` is set."""
+"""The public view: which targets serve, and a month's uptime. No addresses, evidence or input.
+
+Rendered per request, without scripts. Off unless `api.public` is set.
+"""
 
 import re
 import time
@@ -35,7 +38,7 @@ _PAGE = """<!doctype html>
 
 
 class Public:
-    """With its style sheet."""
+    """Serves `/public` and its style sheet."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -78,7 +81,7 @@ def _row(number: int, entry: TargetEntry, t: float) -> str:
 
 
 def _now(entry: TargetEntry) -> str:
-    """Without address or process."""
+    """Neither a title nor a state contains an address or a process."""
     if active := _active(entry):
         worst = active[0]
         title = story_of(worst.kind, worst.target).title_of(worst.cause)
@@ -88,7 +91,7 @@ def _now(entry: TargetEntry) -> str:
 
 
 def _name(number: int, entry: TargetEntry) -> str:
-    """It may derive from its address."""
+    """Hide a name derived from its address."""
     name, url = entry.target.name, urlsplit(entry.target.url)
     host = re.sub(r"[^a-z0-9]+", "-", (url.hostname or "").lower())
     made = bool(host) and host in name.lower().replace(".", "-") and str(url.port or "") in name

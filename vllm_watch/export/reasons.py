@@ -1,4 +1,4 @@
-"""Why an incident is not critical, and why no restart is advised."""
+"""Why an incident is not critical, and what the advice to restart lacks. Pure."""
 
 from collections.abc import Mapping
 

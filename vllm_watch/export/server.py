@@ -1,4 +1,4 @@
-"""The HTTP server."""
+"""The HTTP server: every view of the board."""
 
 import asyncio
 import errno
@@ -29,15 +29,16 @@ from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.api import TokenSettings
 
-KEEP_ALIVE_SECONDS = 75.0  # beyond scrape intervals
+KEEP_ALIVE_SECONDS = 75.0  # longer than usual scrape intervals: Prometheus keeps its connection
 HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
-"""Browsers behind two proxies send 30 fields of up to 2 kB; aiohttp stores each twice before any password."""
+"""Browsers behind two proxies send 30 fields of up to 2 kB. aiohttp stores each twice until the head is complete,
+before any password."""
 
 SHUTDOWN_SECONDS = 2.0  # then slow readers are abandoned
 
 
 class _CallersFaults(logging.Filter):
-    """No tracebacks: a port scan must not fill a disk."""
+    """Drop malformed requests' tracebacks: a port scan must not fill a disk."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
@@ -48,7 +49,7 @@ _log.addFilter(_CallersFaults())
 
 
 class Server:
-    """`port` 0 takes a free one; `names`: more Host names on loopback."""
+    """Serves one board. `port` 0 takes a free one; `names`: more Host names on loopback."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Server:
         self._board = board
         self._host = host
         self._names = names
-        self.port = port
+        self.port = port  # after `take`, as bound
         self._web = WebConfig(web_config)
         board.web = self._web.health
         board.takes_tokens = bool(tokens)
@@ -112,7 +113,7 @@ class Server:
         self.port = self._bound.getsockname()[1]
 
     async def start(self) -> None:
-        """Calls `take` unless done."""
+        """Serve; calls `take` unless done."""
         if self._bound is None:
             self.take()
         assert self._bound is not None  # noqa: S101 - taken just now
@@ -157,7 +158,7 @@ class Server:
         return [counted, errors_as_json, ours, signed_in(self._web), small_bodies]
 
     async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
-        """On streams too."""
+        """Set defaults, on streams too."""
         for name, value in (HEADERS | self._web.settings.http_server_config.headers).items():
             response.headers.setdefault(name, value)
 
@@ -165,7 +166,7 @@ class Server:
         self._board.listeners.close()
 
 
-BACKLOG = 512  # more are refused
+BACKLOG = 512  # pending connections; more are refused
 
 _REMEDIES = {
     errno.EADDRINUSE: "Stop the process that listens there, or choose another with --listen HOST:PORT",
@@ -175,7 +176,7 @@ _OTHERWISE = "Give an address of this machine with --listen HOST:PORT"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Connections wait in the kernel. Raises ServeError."""
+    """Return a listening socket; connections wait in the kernel. Raises ServeError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -186,7 +187,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)  # two binds conflict here
+        bound.listen(BACKLOG)  # two binds of one address conflict here
         bound.setblocking(False)
     except OSError as error:
         bound.close()
@@ -200,7 +201,7 @@ def _cannot(host: str, port: int, error: OSError) -> ServeError:
 
 
 class Assets:
-    """`/`, `/page/NAME`, `/runbooks/NAME`."""
+    """Serves `/`, `/page/NAME` and `/runbooks/NAME`."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
@@ -232,7 +233,7 @@ class Assets:
         if name not in self._files:
             raise web.HTTPNotFound
         content, kind, tag = self._files[name]
-        # Usually 304: no old code after an upgrade.
+        # Revalidated each time, usually by 304: no old code after an upgrade.
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
         return await answer(request, content, kind, **{"ETag": tag, "Cache-Control": "no-cache"})

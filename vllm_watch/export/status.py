@@ -1,4 +1,8 @@
-"""The board as JSON, in the fields of `samples` and `signals`; None, NaN and infinities are null. Targets' texts are cached until they change."""
+"""The board as JSON, for /api/v1/status, /incidents, /history and live updates.
+
+Fields are those of the records in `samples` and `signals`; None, NaN and infinities are null. Targets' texts are
+cached until they change, as all clients request the same.
+"""
 
 import json
 import time
@@ -25,7 +29,7 @@ from vllm_watch.support.redaction import safe_arguments
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_ARGUMENTS_MAX = 64  # vLLM's have 20; a hostile process' a million
+_ARGUMENTS_MAX = 64  # vLLM's have about 20; a hostile process' a million
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
@@ -37,7 +41,7 @@ LEFT_OUT = {
     "EngineSignals": ("totals",),
     "Incident": ("way",),
 }
-"""Sight and advice have own fields, totals are in /metrics."""
+"""Left out: sight and advice have fields of their own, totals are in /metrics."""
 
 
 def plain(value: object) -> object:
@@ -82,7 +86,7 @@ class Status:
         self._kept: dict[str, tuple[TargetEntry, int, str]] = {}  # entry, revision
 
     def whole(self, not_ready: str | None) -> str:
-        """`not_ready`: why."""
+        """Return all of the page's data. `not_ready`: why the watcher is not ready."""
         board = self._board
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
@@ -127,7 +131,7 @@ class Status:
         return "null" if reading is None else to_json(_reading(reading, self._board))
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
-        """Open, then ended, newest first. `state`: "open", "resolved"."""
+        """Return open ones, then ended ones, newest first. `state`: "open", "resolved"."""
         found = [
             self._incident(each)
             for each in self._board.incidents.listed()
@@ -151,7 +155,7 @@ class Status:
         return to_json(said)
 
     def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
-        """All engines' or one's last `seconds`; None if unknown."""
+        """Return charts of all engines, or of one, over the last `seconds`; None if unknown."""
         entry = self._board.targets.get(name)
         if entry is None or (engine is not None and engine not in entry.history):
             return None
@@ -161,7 +165,7 @@ class Status:
         return _charts(name, Charts(now, span, rings), entry, time.time())
 
     def incident_history(self, name: str) -> str | None:
-        """Frozen at its end; None if unknown."""
+        """Return its charts, frozen at its end; None if unknown."""
         incident = self._board.incidents.find(name)
         return (
             None if incident is None else _charts(incident.target, self._board.charts_of(incident))
@@ -185,7 +189,7 @@ class Status:
         return [self._incident(each) for each in in_order(entry.incidents.open.values())]
 
     def _incident(self, incident: Incident) -> dict[str, object]:
-        """Times under the API's names; no internal flags."""
+        """Return times under the API's names, and texts; no internal flags."""
         said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
         story, cause = story_of(incident.kind, incident.target), incident.cause
         return said | {
@@ -249,7 +253,7 @@ def _reading(reading: GpuReading, board: Board) -> dict[str, object]:
 def _gpu(
     gpu: GpuSample, xid_errors: Mapping[int, int], judged: GpuHolders | None
 ) -> dict[str, object]:
-    """Each holder once, largest first, without secrets."""
+    """Each holder once, largest first, command lines without secrets."""
     found = _record(gpu)
     found["xid_errors_total"] = plain(xid_errors)
     found["targets"] = judged.targets if judged else ()
@@ -282,7 +286,7 @@ def _judged(judged: Judged | None) -> dict[str, object]:
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
-    """Secret options' values hidden."""
+    """Return it with the values of secret options hidden."""
     if cmdline is None:
         return None
     shown = safe_arguments(cmdline[:_ARGUMENTS_MAX])

@@ -1,4 +1,8 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0, with the same sample lines. Uncached: rendering is faster than updating."""
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0.
+
+Both share every sample line, so they cannot disagree. Nothing is cached between scrapes: rendering is faster than
+updating, and no line outlives its data.
+"""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -19,10 +23,10 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_HERE = "\0"
+_HERE = "\0"  # in no label or name
 _LABEL_CHARACTERS_MAX = 256  # fits a model path; bounds hostile names
 
-Rows = Sequence[tuple[str, Any]]  # scope labels; record
+Rows = Sequence[tuple[str, Any]]  # rendered scope labels; record
 
 
 def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
@@ -110,7 +114,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """The hot path: a hundred thousand for a thousand targets."""
+    """Return sample lines. The hot path: a hundred thousand for a thousand targets."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)
@@ -164,7 +168,7 @@ def _infinite(value: float) -> str:
 
 @lru_cache(maxsize=16)
 def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
-    """Placeholders for scope labels and numbers, buckets first."""
+    """With placeholders for scope labels and numbers, buckets first."""
     les = [repr(bound) for bound in bounds] + ["+Inf"]
     lines = [f'{name}_bucket{{{_HERE},le="{le}"}} %r\n' for le in les]
     return "".join([*lines, f"{name}_sum{{{_HERE}}} %r\n", f"{name}_count{{{_HERE}}} %r\n"])
@@ -174,20 +178,20 @@ def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
 def _form(
     name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
 ) -> str:
-    """A placeholder for scope labels."""
+    """With a placeholder for scope labels."""
     return "".join(
         f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
     )
 
 
-@lru_cache(maxsize=1024)  # the same for every target
+@lru_cache(maxsize=1024)  # the same few for every target
 def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
 
 
 def _label(name: str, value: str) -> str:
     if len(value) > _LABEL_CHARACTERS_MAX:
-        # Long values may differ at the end; no series may occur twice.
+        # Long values may differ only at the end; no series may occur twice.
         value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

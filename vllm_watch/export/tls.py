@@ -13,7 +13,7 @@ _MODES = {
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _REMEDY = "give a certificate and its own key, both in PEM and readable by vllm-watch"
-_NO_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # TLS 1.2's default
+_NO_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # default for TLS 1.2
 
 
 def context(settings: TlsSettings) -> ssl.SSLContext | None:
@@ -46,7 +46,7 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
     try:
         regular_file.check(settings.cert_file)
         regular_file.check(settings.key_file, if_exposed="warned")
-        # Never prompt for a key's password.
+        # Never prompt for an encrypted key's password.
         made.load_cert_chain(settings.cert_file, settings.key_file, password=lambda: b"")
     except OSError as error:
         files = f"{settings.cert_file} with {settings.key_file}"
@@ -63,6 +63,6 @@ def _why(error: OSError) -> str:
 
 
 def names(certificate: dict[str, object]) -> frozenset[str]:
-    """Subject alternative ones, of `getpeercert`."""
+    """Return the subject alternative names; `certificate` as of `getpeercert`."""
     found = certificate.get("subjectAltName", ())
     return frozenset(str(name) for _, name in found) if isinstance(found, tuple) else frozenset()

@@ -1,5 +1,8 @@
-"""The web configuration in use, reread when it or a certificate changes. An unusable file is logged, the previous stays; no change drops a protection: a
-file being written is empty."""
+"""The web configuration in use, read again when it or a certificate changes.
+
+An unusable file is logged and the previous one stays. No change removes a protection while we serve: a file being
+written is empty for a moment.
+"""
 
 import asyncio
 import os
@@ -18,10 +21,10 @@ from vllm_watch.settings.web import WebSettings
 from vllm_watch.support import regular_file
 
 LOOK_SECONDS = 5.0
-"""For a renewed certificate."""
+"""A renewed certificate applies within this."""
 
 STAT_SECONDS = 2.0
-"""A hung network folder; the configuration stays."""
+"""For a hung network folder; the configuration in use stays."""
 
 _log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -40,12 +43,12 @@ def check(path: Path) -> WebSettings:
 
 
 class WebConfig:
-    """Without a file: no encryption or authentication."""
+    """Without a file: no encryption, no authentication."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used = _Used(WebSettings(), None, ())
-        self._seen: _Stamp = ()
+        self._seen: _Stamp = ()  # as last applied
         self._reading: asyncio.Future[None] | None = None
         self.health = None if path is None else WebHealth(str(path))
 
@@ -74,7 +77,7 @@ class WebConfig:
             await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
 
     def look(self) -> None:
-        """If usable. Blocks on the disk."""
+        """Apply changed files if usable. Blocks on the disk; raises nothing for their content."""
         if self._path is None or (self._well and self._stamp_now() == self._seen):
             return
         try:
@@ -88,7 +91,7 @@ class WebConfig:
 
     @property
     def _well(self) -> bool:
-        """False: read each time; a repaired file has no stamp yet."""
+        """False: read at each check, as a repaired file that it names has no stamp yet."""
         return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
@@ -108,7 +111,7 @@ class WebConfig:
 
 
 def _load(path: Path) -> _Used:
-    # Before: changes during the read are reread.
+    # Before reading: changes during the read are read again.
     before = _stamp((path,))
     settings = web.read(path)
     stamp = (*before, *_stamp(settings.files))

@@ -1,4 +1,4 @@
-"""A cumulative histogram, cheap to feed and to read."""
+"""A cumulative histogram that is cheap to feed and to read."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from vllm_watch.samples.engine import Histogram
 
 
 class Buckets:
-    """Cumulated only when read."""
+    """Counts per bucket; cumulated only when read, and only if they changed."""
 
     __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        """Ascending, ending with +Inf."""
+        """`bounds` ascend and end with +Inf."""
         self.bounds = bounds
         self.counts = [0.0] * len(bounds)
         self.sum = 0.0
@@ -34,7 +34,7 @@ class Buckets:
         self._snapshot = None
 
     def observe_ramp(self, first: float, slope: float, steps: int, times: int) -> None:
-        """`first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each `times` times."""
+        """Observe `first`, `first + slope`, … (`steps` values, `slope` ≥ 0), each `times` times."""
         bounds, counts = self.bounds, self.counts
         last = first + slope * (steps - 1)
         low = bisect_left(bounds, first)

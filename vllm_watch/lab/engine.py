@@ -1,6 +1,9 @@
-"""The simulated vLLM V1 engine core in virtual time: no clock, no randomness, no I/O.
+"""The simulated vLLM V1 engine core: continuous batching over a paged KV cache, in virtual time.
 
-A step takes a base plus a cost per token and per token of context. All steps up to the next event are computed in closed form."""
+The duration of a step is a base plus a cost per token and per token of context. All steps up to the
+next event (arrival, end of a request, shortage of blocks, prompt chunk) are computed at once, in
+closed form. No clock, no randomness, no I/O.
+"""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
@@ -12,12 +15,12 @@ from vllm_watch.lab.ledger import Ledger
 from vllm_watch.lab.request import Request
 
 _ARRIVAL = attrgetter("arrival_t")
-_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in stairs
-_ROUNDING = 1e-9
+_RAMP_STAIR_SECONDS = 1.0  # a slowdown ramps in stairs of this width
+_ROUNDING = 1e-9  # of a step
 
 
 class Engine:
-    """`now` is the end of the last step, in seconds."""
+    """One engine core. `now` is the end of the last completed step, in seconds."""
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class Engine:
         now: float = 0.0,
         on_finish: Callable[[Request], None] | None = None,
     ) -> None:
-        """`bounds`, `reasons`: of a vLLM release, see Ledger."""
+        """`bounds` and `reasons` come from a vLLM release: see Ledger."""
         self.config = config
         self.ledger = Ledger(bounds, reasons)
         self.batch = Batch(config, self.ledger)
@@ -38,15 +41,17 @@ class Engine:
         self.slow_since_t = 0.0
         self.slow_ramp_seconds = 0.0
         self._on_finish = on_finish
-        self._pending: list[Request] = []  # future, or arrived while frozen; by arrival
+        self._pending: list[Request] = []  # future arrivals, and those while frozen; by arrival
         self._next_pending = 0
-        self._prefill_end_t: float | None = None
-        self._prefill_step = (0, 0.0)
+        self._prefill_end_t: float | None = None  # end of the prefill step in progress
+        self._prefill_step = (0, 0.0)  # its decoding requests and its duration
         self._frozen_since_t: float | None = None
         self._thawed_t = now
-        self._seen_t = now  # core and gauges know arrivals up to here
-        self._lag_seconds = 0.0
-        self._disconnected: list[Request] = []
+        self._seen_t = now  # the core and its gauges know the arrivals up to here
+        self._lag_seconds = 0.0  # delay of the step in progress
+        self._disconnected: list[Request] = []  # the client left while the core was frozen
+
+    # --- for callers ------------------------------------------------------------------------
 
     @property
     def num_running(self) -> int:
@@ -58,7 +63,7 @@ class Engine:
 
     @property
     def num_unseen(self) -> int:
-        """Requests at a frozen engine: no gauge shows them."""
+        """Requests that arrived at a frozen engine: no gauge shows them."""
         return len(self._pending) - self._arrived() if self.frozen else 0
 
     @property
@@ -66,7 +71,7 @@ class Engine:
         return self._frozen_since_t is not None
 
     def requests(self) -> list[Request]:
-        """Running, waiting, unseen and future."""
+        """Return all unfinished requests: running, waiting, unseen and future."""
         return [*self.batch.running, *self.batch.waiting, *self._pending[self._next_pending :]]
 
     def submit(self, request: Request) -> None:
@@ -79,7 +84,11 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """Free a disconnected client's request. A frozen core keeps requests that it knows until it thaws; others disappear."""
+        """Free everything that a request holds after its client disconnected.
+
+        A frozen core keeps the requests that it knows until it thaws, and no counter moves. Those that it
+        does not know yet disappear.
+        """
         if self.frozen:
             if request in self._pending[self._next_pending :]:
                 self._pending.remove(request)
@@ -98,23 +107,23 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """Empty the cache, as a wake-up does."""
+        """Empty the prefix cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
         self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
     ) -> None:
-        """Requests in flight included, as vLLM's elastic scaling does."""
+        """Reset all counters, requests in flight included, as vLLM's elastic scaling does."""
         self.ledger = self.batch.ledger = Ledger(bounds, reasons)
         self.batch.computed_before = 0
 
     def freeze(self, t: float) -> None:
-        """It hangs or sleeps."""
+        """Stop stepping: the core hangs or sleeps."""
         if self._frozen_since_t is None:
             self._frozen_since_t = t
 
     def thaw(self, t: float) -> None:
-        """The step in progress ends later by the time frozen."""
+        """Continue; the step in progress ends later by the time frozen."""
         if self._frozen_since_t is None:
             return
         delay = t - self._frozen_since_t
@@ -140,8 +149,10 @@ class Engine:
         if not self.batch.running:
             self.now = max(self.now, until_t)
 
+    # --- time -------------------------------------------------------------------------------
+
     def _step(self, until_t: float) -> bool:
-        """Step up to the next event; False if none ends by `until_t`."""
+        """Do the steps up to the next event; return False if none ends by `until_t`."""
         if self._prefill_end_t is not None:
             if self._prefill_end_t > until_t:
                 return False
@@ -153,7 +164,7 @@ class Engine:
             return True
         if self.kv.num_decoding:
             return self._decode(until_t)
-        if batch.preempted:  # the next step may admit again
+        if batch.preempted:  # all of them: the next step may admit again
             batch.preempted = False
             return True
         return not batch.waiting and self._skip_to_arrival(until_t)
@@ -168,6 +179,7 @@ class Engine:
         return self._next_pending < len(self._pending)
 
     def _arrived(self) -> int:
+        """Return the index of the first pending request that the core does not know yet."""
         if not self._pending_left():
             return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
@@ -188,12 +200,12 @@ class Engine:
         return 1.0 + (self.slow_factor - 1.0) * max(0.0, share)
 
     def _decode(self, until_t: float) -> bool:
-        """Decode only, up to the next event; False if none ends by `until_t`."""
+        """Do decode-only steps up to the next event; return False if none ends by `until_t`."""
         batch, kv, config = self.batch, self.kv, self.config
         tokens = kv.num_decoding * config.step_tokens
         factor = 1.0 if self.slow_factor == 1.0 else self._speed_factor()
         per_kv = config.step_seconds_per_kv_token * factor
-        slope = per_kv * tokens
+        slope = per_kv * tokens  # the context grows by `tokens` with each step
         first = (
             (config.step_base_seconds + config.step_seconds_per_token * tokens) * factor
             + per_kv * kv.decode_kv_tokens
@@ -227,6 +239,7 @@ class Engine:
         return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
+        """Start a step with prompt chunks; return False if none can be scheduled."""
         batch, kv, config = self.batch, self.kv, self.config
         prompt_tokens = batch.take_chunks(self.now)
         if not prompt_tokens:
@@ -244,6 +257,7 @@ class Engine:
         return True
 
     def _end_prefill_step(self, end_t: float) -> None:
+        """Complete the prefill step: count its tokens and start decoding of finished prompts."""
         decoding, seconds = self._prefill_step
         batch, ledger, tokens = self.batch, self.ledger, 0
         self._prefill_end_t = None
@@ -280,6 +294,6 @@ class Engine:
 
 
 def _steps_in(seconds: float, first: float, slope: float) -> float:
-    """That fit into `seconds`; the first takes `first`, each next `slope` more."""
+    """Return how many steps fit into `seconds` if the first takes `first` and each next one `slope` more."""
     half = first - slope * 0.5
     return 2.0 * seconds / (half + sqrt(max(0.0, half * half + 2.0 * slope * seconds)))

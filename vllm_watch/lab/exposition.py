@@ -1,4 +1,8 @@
-"""The /metrics text of a simulated server, as its vLLM release writes it: everything before a line's number is cached."""
+"""The /metrics text of a simulated server, line for line as its vLLM release writes it.
+
+It renders the records of reading.py through the release's table of families, so text and records
+cannot disagree. Everything before the number of a line is cached.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Writes one server's bodies."""
+    """Writes the bodies of one server."""
 
     def __init__(self, vllm: "SimulatedVllm") -> None:
         self._vllm = vllm
@@ -62,7 +66,7 @@ class Writer:
     ) -> list[str]:
         if not family.label:
             return [self._series(family, name, e)[0] + write(v) for e, v in values]  # type: ignore[arg-type]
-        # By label value first, then by engine.
+        # Series are ordered by label value first, then by engine.
         by_label: dict[str, list[str]] = {}
         for engine, labelled in values:
             for key, value in labelled.items():  # type: ignore[union-attr]
@@ -93,7 +97,7 @@ class Writer:
             ]
         values = [*histogram.cumulative, histogram.count, histogram.sum or 0.0]
         lines = [prefix + number(value) for prefix, value in zip(prefixes, values, strict=True)]
-        if self._vllm.release.multiprocess:
+        if self._vllm.release.multiprocess:  # the sum comes first
             lines.insert(0, lines.pop())
         return lines
 
@@ -149,7 +153,7 @@ _PYTHON = {
 
 
 def process_lines(server: ServerSample) -> list[str]:
-    """process_* and python_*, which move even while the engine hangs."""
+    """Return the process_* and python_* series of the API server, which move even while the engine hangs."""
     cpu_seconds = server.process_cpu_seconds or 0.0
     runs = [
         n + cpu_seconds * more for n, more in zip(_GC_RUNS, _GC_RUNS_PER_CPU_SECOND, strict=True)

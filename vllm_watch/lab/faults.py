@@ -1,4 +1,4 @@
-"""Faults of a simulated server, on demand."""
+"""Faults of a simulated server that begin and end on demand."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _ENDLESS_TOKENS = 10_000_000
 
 
 class Server(Protocol):
-    """The parts of vllm.py that faults change."""
+    """The parts of a simulated server (vllm.py) that faults change."""
 
     t: float
     engines: list[Engine]
@@ -22,21 +22,21 @@ class Server(Protocol):
 
     @property
     def serving(self) -> bool:
-        """The port accepts connections."""
+        """Return True if its port accepts connections."""
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process."""
 
     def stop(self) -> None:
-        """Closes the port at once."""
+        """Close the port at once."""
 
     def resume_api(self) -> None:
-        """It reads again."""
+        """Let the API server read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begin(vllm, **options)`, `end(vllm)`: at the server's current time."""
+    """`begin(vllm, **options)` and `end(vllm)` act at the server's current time."""
 
     title: str
     begin: Callable[..., None]
@@ -44,7 +44,7 @@ class Fault:
 
 
 def _hang(vllm: Server, *, engine: float = -1) -> None:
-    """One engine, or all (-1)."""
+    """Hang one engine, or all (-1)."""
     for index, each in enumerate(vllm.engines):
         if engine in (-1, index):
             each.freeze(vllm.t)
@@ -144,4 +144,4 @@ FAULTS = {
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
     ),
 }
-"""By slug. `crash` and `engine_dead` end with a restart, which resets the counters."""
+"""Slug → fault. `crash` and `engine_dead` end with a restart, which resets the counters."""

@@ -1,11 +1,13 @@
-"""The paged KV cache, exact to the block without a loop over requests.
+"""The paged KV cache of a simulated engine, exact to the block without a loop over requests.
 
-A decoding request takes a block every `block_size
-step_tokens` steps, so counts of requests per step of this cycle suffice."""
+Every decoding request gets the same number of tokens per step, so it takes a new block once per cycle
+of `block_size / step_tokens` steps. The number of requests at each step of the cycle is enough to
+compute the blocks that any number of steps takes.
+"""
 
 
 class KvCache:
-    """Blocks in use, and due in the next decode steps."""
+    """Blocks in use, and blocks due in the next decode steps."""
 
     __slots__ = (
         "_cycle", "_due_twice", "block_size", "decode_kv_tokens", "leaked_blocks",
@@ -13,19 +15,19 @@ class KvCache:
     )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
-        """`step_tokens` must divide `block_size`."""
+        """`step_tokens`, per decoding request and step, must divide `block_size`."""
         if block_size % step_tokens:
             raise ValueError(f"{step_tokens} tokens a step do not divide a block of {block_size}")
         self.num_gpu_blocks = num_gpu_blocks
         self.block_size = block_size
         self.step_tokens = step_tokens
-        self.step = 0
+        self.step = 0  # decode steps done since the engine started
         self.num_decoding = 0
-        self.decode_kv_tokens = 0
-        self.used_blocks = 0
+        self.decode_kv_tokens = 0  # slots in use by decoding requests
+        self.used_blocks = 0  # by requests, without the leaked ones
         self.leaked_blocks = 0
         self._cycle = block_size // step_tokens
-        # Two cycles: a window is a slice.
+        # Two cycles in a row, so that a window is a slice.
         self._due_twice = [0] * (2 * self._cycle)
 
     @property
@@ -34,27 +36,27 @@ class KvCache:
 
     @property
     def usage_ratio(self) -> float:
-        """Leaked blocks count as used, as in vLLM."""
+        """Return vLLM's gauge: leaked blocks count as used, since no request can get them."""
         return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
 
     def blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
     def blocks_due(self, steps: int) -> int:
-        """Count blocks due in the next `steps` decode steps."""
+        """Return the blocks that the next `steps` decode steps take together."""
         cycles, rest = divmod(steps, self._cycle)
         start = self.step % self._cycle
         return cycles * self.num_decoding + sum(self._due_twice[start : start + rest])
 
     def steps_that_fit(self, steps: int) -> int:
-        """Return how many of the next `steps` decode steps fit."""
+        """Return how many of the next `steps` decode steps fit into the free blocks."""
         free = self.free_blocks
-        # At most a block per request and begun cycle; nearly always this bound is enough.
+        # A request takes at most one block per begun cycle; nearly always this bound is enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
         if self.blocks_due(steps) <= free:
             return steps
-        low, high = 0, steps  # `low` fits, `high` does not
+        low, high = 0, steps  # bisect: `low` fits, `high` does not
         while high - low > 1:
             middle = (low + high) // 2
             if self.blocks_due(middle) <= free:
@@ -69,7 +71,7 @@ class KvCache:
         self.step += steps
 
     def begin_decoding(self, kv_tokens: int) -> int:
-        """Return its phase in the cycle."""
+        """Start decoding a prefilled request; return its phase in the cycle."""
         slack = -kv_tokens % self.block_size
         phase = (self.step + slack // self.step_tokens) % self._cycle
         self._count(phase, 1)
@@ -78,7 +80,7 @@ class KvCache:
         return phase
 
     def end_decoding(self, phase: int, kv_tokens: int) -> None:
-        """It holds `kv_tokens`."""
+        """Free all blocks of a decoding request that holds `kv_tokens`."""
         self._count(phase, -1)
         self.num_decoding -= 1
         self.decode_kv_tokens -= kv_tokens

@@ -1,4 +1,4 @@
-"""The /metrics of a vLLM release as data."""
+"""The /metrics of a vLLM release as data: families in the order of the text, buckets, labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,34 +7,37 @@ from functools import cached_property
 INF = float("inf")
 
 TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)
-"""1-2-5 up to the model's length, 8,192 here."""
+"""1-2-5 up to the model's maximum length, which is 8,192 in the lab."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The field of EngineSample that a family exports; None: no samples. A labelled field's keys are values of `label`."""
+    """One family and the field of EngineSample that it exports.
 
-    name: str  # counters with _total
+    Samples are absent if the field is None. The keys of a labelled field are values of `label`.
+    """
+
+    name: str  # as in the TYPE line: counters with _total
     type: str  # "gauge" | "counter" | "histogram" | "info"
     field: str
     help: str
     label: str = ""
     bounds: tuple[float, ...] = ()
-    server_wide: bool = False  # without an engine label
+    server_wide: bool = False  # once for all engines, without an engine label
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release in one mode of serving."""
+    """One vLLM release in one mode of serving."""
 
     version: str
     engine_kind: str  # "V0" | "V1"
     families: tuple[Family, ...]
-    cache_config: Mapping[str, str]  # labels that do not depend on the engine
-    finished_reasons: tuple[str, ...]  # 0 from the start
+    cache_config: Mapping[str, str]  # labels of cache_config_info that do not depend on the engine
+    finished_reasons: tuple[str, ...]  # their series exist at 0 from the start
     engine_label: bool = True
-    http: bool = True
-    multiprocess: bool = False  # one registry: no process_*, no _created
+    http: bool = True  # the http_* families of its API server
+    multiprocess: bool = False  # several processes share one registry: no process_*, no _created
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, ...]]:

@@ -1,4 +1,4 @@
-"""vLLM 0.7.3: the V0 engine in its default mode, two processes with one registry."""
+"""vLLM 0.7.3: the V0 engine in its default mode (two processes share one registry)."""
 
 from vllm_watch.lab.release import INF, TOKEN_COUNTS, Family, Release
 
@@ -63,7 +63,7 @@ V0 = Release(
     engine_kind="V0",
     families=_FAMILIES,
     cache_config=_CACHE_CONFIG,
-    finished_reasons=(),  # created by the first request that ends so
+    finished_reasons=(),  # V0 creates a series with the first request that ends so
     engine_label=False,
     http=False,
     multiprocess=True,

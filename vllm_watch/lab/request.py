@@ -1,4 +1,4 @@
-"""One request to a simulated engine, and the workload that sent it."""
+"""One request to a simulated engine: its parameters, its progress, and the workload that sent it."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,11 @@ POOLING = "/v1/embeddings"
 
 
 class Request:
-    """Sizes in tokens, times in seconds of the scene. Slotted for speed: 20,000 a second. Attributes beyond `__init__` belong to the engine."""
+    """Sizes in tokens, times in seconds of the scene's clock.
+
+    A slotted class for speed: the lab creates 20,000 in a second. The attributes that are not arguments
+    of `__init__` belong to the engine.
+    """
 
     __slots__ = (
         "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
@@ -32,8 +36,11 @@ class Request:
         finish_reason: str = "stop",
         on_finish: Callable[["Request"], None] | None = None,
     ) -> None:
-        """`output_tokens` 0: pooling; `cached_tokens`: prefix that may be cached; `external_tokens`: computed by another instance. `on_finish` is
-        called once, whatever the end."""
+        """`output_tokens` is 0 for a pooling request; `cached_tokens` is the prefix that may be cached.
+
+        `external_tokens` of the prompt were computed by another instance (disaggregated prefill).
+        `on_finish` is called once, whatever the `finish_reason`.
+        """
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.cached_tokens = cached_tokens
@@ -45,34 +52,34 @@ class Request:
         self.finish_reason = finish_reason
         self.on_finish = on_finish
 
-        self.client: Workload | None = None
+        self.client: Workload | None = None  # sends the next request
         self.queued_t = arrival_t
-        self.scheduled_t = -1.0
+        self.scheduled_t = -1.0  # first time; -1: never
         self.first_token_t = -1.0
         self.last_token_t = -1.0
         self.finish_t = -1.0
         self.generated_tokens = 0
         self.preemptions = 0
-        self.started_cached_tokens = 0
+        self.started_cached_tokens = 0  # cached when first scheduled
         self.prefill_target_tokens = prompt_tokens  # after a preemption plus the generated ones
         self.computed_tokens = 0
-        self.blocks = 0  # during prefill; then the step count gives them
+        self.blocks = 0  # held during prefill; while decoding, the step count gives them
         self.phase = 0
-        self.decode_start_step = -1
-        self.kv_start_tokens = 0
+        self.decode_start_step = -1  # -1: not decoding
+        self.kv_start_tokens = 0  # slots in use when decoding began
         self.finish_step = -1
 
 
 class Workload:
-    """A sender; this base class sends nothing."""
+    """The interface of request senders. This base class sends nothing."""
 
     def arrivals(self, until_t: float) -> list[Request]:
-        """Since the last call up to `until_t`, in order."""
+        """Return the requests that arrive after the last call and up to `until_t`, in order."""
         return []
 
     def finished(self, request: Request) -> Request | None:
-        """Return the client's next request."""
+        """Return the client's next request, if it waits for the end of this one."""
         return None
 
     def rejected(self, request: Request, t: float) -> None:
-        """Refused or lost at `t`."""
+        """Handle a request that the server refused or lost at `t`."""

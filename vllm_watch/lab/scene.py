@@ -1,4 +1,4 @@
-"""Simulated servers, GPUs and a script, on one clock."""
+"""Simulated servers, their GPUs and a script of events, on one clock."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,16 +6,16 @@ from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.vllm import SimulatedVllm
 
 Script = Callable[["Scene"], Iterator[float]]
-"""Acts, and yields the seconds to wait."""
+"""Acts, and yields the seconds to wait before its next action."""
 
 _NEVER = float("inf")
 
 START_SECONDS = 0.1
-"""Between process starts: restart logic identifies an engine by its start time."""
+"""Between the process starts of two servers: restart logic identifies an engine by its start time."""
 
 
 class Scene:
-    """Time begins at 0."""
+    """Time begins at 0; `begin_at` sets the Unix time of 0."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Scene:
         return self.servers[name]
 
     def begin_at(self, epoch: float) -> None:
-        """Unix time of 0. Call it before anything happens."""
+        """Set the Unix time of the scene's time 0. Call it before anything happens."""
         self.epoch = epoch
         for server in self.servers.values():
             server.epoch = epoch
@@ -48,7 +48,7 @@ class Scene:
         self.t = max(self.t, until_t)
 
     def play(self, until_t: float) -> None:
-        """Run up to `until_t`, and the servers up to the last action."""
+        """Run the script up to `until_t`, and the servers up to its last action."""
         while self._script is not None and self._wake_t <= until_t:
             for server in self.servers.values():
                 server.advance(self._wake_t)

@@ -1,6 +1,8 @@
-"""The scripts of the stories.
+"""The scripts of the stories: act, then wait for the yielded seconds.
 
-Two healthy minutes, then three of trouble: long enough for every window of the signals, short enough to watch."""
+Most stories begin with two healthy minutes, and their trouble lasts three: long enough for every
+window of the signals, short enough to watch.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +23,7 @@ L40S = EngineConfig(
     step_seconds_per_token=5e-5,
     step_seconds_per_kv_token=1.5e-7,
 )
-"""An 8B model in 16 bits on 48 GB: about 3 usual requests per second."""
+"""An 8B model in 16 bits on a 48 GB GPU; it serves about 3 of the usual requests per second."""
 
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
@@ -32,7 +34,7 @@ _SEVEN_DAYS_SECONDS = 604_800.0
 
 
 def demo(scene: Scene) -> Iterator[float]:
-    """Endless faults in "batch", each with a recovery."""
+    """Endlessly inject one fault after another into "batch", each with a recovery."""
     if scene.rack is not None:
         scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
     yield 20.0
@@ -45,7 +47,7 @@ def demo(scene: Scene) -> Iterator[float]:
 
 
 def with_fault(slug: str) -> Script:
-    """It begins and ends."""
+    """Return a script in which a fault begins and ends."""
 
     def script(scene: Scene) -> Iterator[float]:
         yield HEALTH_SECONDS
@@ -57,7 +59,7 @@ def with_fault(slug: str) -> Script:
 
 
 def idle_wedged(scene: Scene) -> Iterator[float]:
-    """Without traffic, only a request reveals the hang."""
+    """Traffic ends, then the engine core hangs: only a request can reveal it."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -70,7 +72,7 @@ def idle_wedged(scene: Scene) -> Iterator[float]:
 
 
 def overload(scene: Scene) -> Iterator[float]:
-    """Beyond the engine's capacity."""
+    """The load exceeds the capacity of the engine."""
     workload = _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = _OVERLOAD_PER_SECOND
@@ -79,12 +81,12 @@ def overload(scene: Scene) -> Iterator[float]:
 
 
 def sleep_wake(scene: Scene) -> Iterator[float]:
-    """Level 1, later 2, without traffic."""
+    """The engine sleeps at level 1, later at level 2, without traffic."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     for level in (1, 2):
         yield HEALTH_SECONDS
         workload.per_second = 0.0
-        yield TROUBLE_SECONDS / 3
+        yield TROUBLE_SECONDS / 3  # enough for the last answers to finish
         vllm.sleep(level)
         yield TROUBLE_SECONDS
         vllm.wake_up()
@@ -106,7 +108,7 @@ def scale_up(scene: Scene) -> Iterator[float]:
 
 
 def rolling_update(scene: Scene) -> Iterator[float]:
-    """Another model at the same address, after traffic was drained."""
+    """Another model starts at the same address, after traffic was drained."""
     workload = _open(scene["vllm"])
     yield HEALTH_SECONDS - _DRAIN_SECONDS
     workload.per_second = 0.0
@@ -117,7 +119,7 @@ def rolling_update(scene: Scene) -> Iterator[float]:
 
 
 def sigterm_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM without a drain: the port closes at once, the process lingers."""
+    """SIGTERM without a drain closes the port at once; the process lingers."""
     scene["vllm"].process_seen = True
     yield HEALTH_SECONDS
     yield from _until_several_run(scene["vllm"])
@@ -127,7 +129,7 @@ def sigterm_update(scene: Scene) -> Iterator[float]:
 
 
 def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM with --shutdown-timeout: running requests may end, new ones are aborted."""
+    """SIGTERM with --shutdown-timeout: running requests may end, new ones are aborted, then the port closes."""
     vllm = scene["vllm"]
     yield HEALTH_SECONDS
     yield from _until_several_run(vllm)
@@ -153,13 +155,13 @@ def _next_model(scene: Scene) -> Iterator[float]:
 
 
 def cold_start(scene: Scene) -> Iterator[float]:
-    """A quarter of an hour of loading."""
+    """A model that takes a quarter of an hour to load."""
     scene["vllm"].start(_COLD_START_SECONDS)
     yield _COLD_START_SECONDS
 
 
 def scale_to_zero(scene: Scene) -> Iterator[float]:
-    """Traffic ends, then the server; both return."""
+    """Traffic ends, then the server stops; both return."""
     vllm, workload = scene["vllm"], _open(scene["vllm"])
     yield HEALTH_SECONDS
     workload.per_second = 0.0
@@ -172,7 +174,7 @@ def scale_to_zero(scene: Scene) -> Iterator[float]:
 
 
 def orphaned_worker(scene: Scene) -> Iterator[float]:
-    """The API server is killed; its core survives."""
+    """The API server is killed; its engine core survives."""
     vllm, rack = scene["vllm"], scene.rack
     yield HEALTH_SECONDS
     if rack is not None:

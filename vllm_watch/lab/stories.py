@@ -1,4 +1,4 @@
-"""Named stories: small fleets with scripted events."""
+"""Named stories: small fleets with scripted events, for the demo, tests and soak runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, bursty
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`build(seed)` creates the scene; the same seed, the same story."""
+    """`build(seed)` creates a new scene; the same seed gives the same story."""
 
     slug: str
     title: str
@@ -35,7 +35,7 @@ def load(
     rng: Random, per_second: float = USUAL_PER_SECOND, *, prompt_tokens: int = 2500,
     output_tokens: int = 200, external: bool = False, loras: tuple[str, ...] = (),
 ) -> OpenLoop:  # fmt: skip
-    """Retrieval-augmented chat: long prompts with a shared prefix, answers of about 200 tokens."""
+    """Return a load of retrieval-augmented chat: long prompts with a shared prefix, answers of about 200 tokens."""
     sizes = Sizes(
         rng, prompt_tokens=prompt_tokens, output_tokens=output_tokens, spread=0.5,
         external=external, loras=loras,
@@ -50,8 +50,10 @@ def _one(
     config: EngineConfig = L40S,
     num_engines: int = 1,
     num_gpus: int | None = None,
-    **server: Any,
+    **server: Any,  # arguments of SimulatedVllm
 ) -> Callable[[int], Scene]:
+    """Return the `build` of a story with one server, "vllm", on its own GPUs."""
+
     def build(seed: int) -> Scene:
         vllm = SimulatedVllm(
             "vllm", workload=workload(_rng(seed)), config=config, num_engines=num_engines, **server
@@ -90,6 +92,7 @@ def _demo(seed: int) -> Scene:
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
     for index, server in enumerate(servers):
+        # Different start times map GPU processes to servers.
         server.process_start_t = _START_INTERVAL_SECONDS * (index - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)

@@ -1,17 +1,17 @@
-"""The Prometheus text format as prometheus_client writes it."""
+"""The Prometheus text format as prometheus_client writes it: headers, labels, numbers."""
 
 from collections.abc import Mapping
 
-_EXPONENT_FROM_DIGITS = 6  # more integer digits: 1.0e+06
+_EXPONENT_FROM_DIGITS = 6  # with more integer digits prometheus_client writes 1.0e+06
 
 
 def header(name: str, kind: str, text: str) -> list[str]:
-    """HELP and TYPE."""
+    """Return the HELP and TYPE lines of a family."""
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Sort by name; empty if none."""
+    """Return the labels sorted by name; empty if there are none."""
     if not pairs:
         return ""
     inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in sorted(pairs))
@@ -23,7 +23,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Format like Go, as prometheus_client does."""
+    """Format a number like Go, as prometheus_client does."""
     text = repr(float(value))
     dot = text.find(".")
     if value > 0 and dot > _EXPONENT_FROM_DIGITS:

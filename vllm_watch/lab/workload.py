@@ -1,4 +1,4 @@
-"""Seeded generators of requests."""
+"""Seeded generators of requests to a simulated server."""
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
@@ -6,12 +6,12 @@ from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request, Workload
 
-# A table costs a tenth of drawing each.
+# Request sizes come from a table of this length, which costs a tenth of drawing each.
 _SHAPES = 512
 
 
 class Sizes:
-    """Log-normal prompts and outputs; some share a prefix."""
+    """Draws requests: log-normal prompts and outputs, some of which share a prefix."""
 
     def __init__(
         self,
@@ -26,11 +26,13 @@ class Sizes:
         external: bool = False,
         loras: Sequence[str] = (),
     ) -> None:
-        """Token medians; `spread`: sigma of their logarithm; `output_tokens` 0: pooling, 1: prefill only; `cached_share`: of each prompt;
-        `external`: computed elsewhere."""
+        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0: pooling, 1: prefill only.
+
+        `cached_share` of each prompt is a shared prefix; `external` prompts were computed elsewhere.
+        """
         self._rng = rng
         self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
-        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # as a proxy requests a prefill
+        self._max_tokens = 1 if output_tokens == 1 else max_tokens  # a proxy requests a prefill so
         self._external = external
         self._loras: Sequence[str | None] = loras or (None,)
         self._shapes = []
@@ -45,7 +47,7 @@ class Sizes:
 
     def draw(self, arrival_t: float) -> Request:
         rng = self._rng
-        number = int(rng.random() * 1_000_003)  # one draw for several choices: hot path
+        number = int(rng.random() * 1_000_003)  # one draw for several choices: a hot path
         prompt, output, cached = self._shapes[number % _SHAPES]
         return Request(
             prompt,
@@ -61,7 +63,7 @@ class Sizes:
 
 
 class OpenLoop(Workload):
-    """Poisson arrivals, whatever the answers."""
+    """A Poisson process of arrivals, independent of the server's answers; the rate may change."""
 
     def __init__(
         self,
@@ -70,13 +72,13 @@ class OpenLoop(Workload):
         per_second: float,
         shape: Callable[[float], float] | None = None,
     ) -> None:
-        """`shape`: share (0 to 1) of `per_second` at a time; None: always 1."""
+        """`shape` returns the share (0 to 1) of `per_second` at a time; None: always 1."""
         self._rng = rng
         self._sizes = sizes
         self._shape = shape
         self._next_t: float | None = None
         self._now = 0.0
-        self.per_second = per_second  # may change; 0 sends nothing
+        self.per_second = per_second  # may be changed at any time; 0 sends nothing
 
     def arrivals(self, until_t: float) -> list[Request]:
         arrived: list[Request] = []
@@ -95,12 +97,12 @@ class OpenLoop(Workload):
 
 
 class ClosedLoop(Workload):
-    """Each client waits for its answer and thinks."""
+    """A number of clients; each waits for its answer and thinks before its next request."""
 
     RETRY_SECONDS = 1.0
 
     def __init__(self, rng: Random, sizes: Sizes, clients: int, think_seconds: float = 1.0) -> None:
-        """`think_seconds`: a mean; first requests are spread over it."""
+        """`think_seconds` is a mean; the clients' first requests are spread over it."""
         self._rng = rng
         self._sizes = sizes
         self._think_seconds = think_seconds
@@ -123,7 +125,7 @@ class ClosedLoop(Workload):
 def bursty(
     rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
 ) -> Callable[[float], float]:
-    """Full rate, or calm at `low`; exponential lengths."""
+    """Return a shape of bursts at the full rate and calm spells at `low`, both of exponential length."""
     bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
 
     def share(t: float) -> float:

@@ -1,4 +1,4 @@
-"""Alerts: incidents, restart steps, unreadable targets."""
+"""Alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,16 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Restart steps are `restart` with the step as cause, unreadable targets `target_unreadable` with the scrapes' outcome."""
+    """A restart step has the kind `restart` and the step as its cause; an unreadable target `target_unreadable` and
+    the outcome of its scrapes.
+    """
 
-    incident: Incident  # stable id
-    about: str = INCIDENT
-    group: str = ""  # empty: all targets
-    restart: str = ""
-    silenced: bool = False
-    inhibited: bool = False  # in a larger incident
+    incident: Incident  # its id is stable across restarts of the watcher
+    about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
+    group: str = ""  # empty: no group, or shared by all targets
+    restart: str = ""  # one sentence
+    silenced: bool = False  # by an operator
+    inhibited: bool = False  # part of a larger incident
 
     @property
     def id(self) -> str:
@@ -61,7 +63,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Version 0.1: an upgrade must not resend open alerts."""
+    """Convert version 0.1's record: an upgrade must not resend open alerts."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

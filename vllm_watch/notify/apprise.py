@@ -1,5 +1,8 @@
-"""Messages by apprise. Page: docs/notifications.md. It blocks: one thread per message, up to the deadline. Its URLs contain tokens: its logs are shown
-without any part of them."""
+"""Messages through the library apprise. Page: docs/notifications.md.
+
+It blocks, so each message has a thread, awaited up to the deadline; one at a time. Its URLs contain tokens: its logs
+are shown without any part of them.
+"""
 
 import asyncio
 import contextlib
@@ -26,25 +29,25 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are not secrets."""
+"""Shorter parts are not secrets, and occur in every sentence."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""They log whole URLs, urllib3 at debug."""
+"""They log whole URLs, urllib3 at debug: keep them out of our log."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """To all URLs; sent once all accepted."""
+    """Sends each message to all URLs; it is sent once all accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # key, URLs done
+        self._taken: tuple[str, set[str]] = "", set()  # message's key, URLs done
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -60,7 +63,7 @@ class Notifier:
                 text = f"apprise broke: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
             self._busy = False
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_settle, done, sent)
 
         # A hung service must not block the exit.
@@ -124,7 +127,7 @@ class Notifier:
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Per message: tokens rotate. Raises WatchError."""
+        """Read per message, so that tokens can be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -153,10 +156,10 @@ class Notifier:
 
 
 def _service(url: str) -> "NotifyBase | None":
-    """None if unknown."""
+    """Return apprise's service, None if unknown."""
     import apprise  # noqa: PLC0415 - an extra, and it takes long to load
 
-    # No disk, no surviving thread pool.
+    # No disk, no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -165,7 +168,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """apprise converts Markdown, except to plain text."""
+    """apprise converts Markdown to each format, except plain text."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -181,7 +184,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 class _Said(logging.Handler):
-    """apprise's log without all parts of the URLs."""
+    """Captures apprise's log and removes all parts of the URLs."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         super().__init__(logging.WARNING)
@@ -210,7 +213,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """No secret; a line without one may be."""
+    """Return the scheme, which is not a secret; a line without one may be."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

@@ -1,4 +1,7 @@
-"""Notifiers send one message once and report. policy.py decides recipients, batches.py groups, delivery.py retries."""
+"""The contract of notifiers: send one message once, report the outcome.
+
+policy.py decides recipients, batches.py the grouping, delivery.py the retries.
+"""
 
 import os
 import time
@@ -10,7 +13,7 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""Accepted; surely not; perhaps; refused for good."""
+"""Accepted; surely not sent; possibly accepted; refused for good."""
 
 FAILED, DROPPED = "failed", "dropped"
 
@@ -28,19 +31,19 @@ class Tools:
 class Sent:
     """One try's outcome."""
 
-    outcome: str
-    text: str  # no secrets
-    retry_after_seconds: float = 0.0
+    outcome: str  # SENT | UNSENT | UNSURE | REFUSED
+    text: str  # one sentence, no secrets
+    retry_after_seconds: float = 0.0  # from the receiver
 
 
 class Report(NamedTuple):
     """One update of NotifierHealth."""
 
-    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (the queue changed)
-    number: int  # tries or notifications
+    outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
+    number: int  # of tries or notifications
     queue: int
     because: str | None  # no secrets
-    t: float  # Unix
+    t: float  # Unix seconds
 
 
 Tell = Callable[[Report], None]
@@ -56,7 +59,7 @@ class Finding:
 
 
 class Notifier(Protocol):
-    """One channel."""
+    """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
         """Send it within timeout_seconds. Raises nothing but CancelledError."""

@@ -1,4 +1,4 @@
-"""The next message: one cause in one group, or a digest."""
+"""Choose the next message: one cause in one group, or a digest of several. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More at once are probably one trouble: a digest."""
+"""More at one moment are probably one trouble: send a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Above the hourly limit, of a digest with a page."""
+"""Above the hourly limit, a digest with a page waits at most this long."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent ones are dropped, their number sent: after a night a page is news."""
+"""Unsent ones are dropped then, and their number sent. After a night a page is still news; a ticket is on the page."""
 
 CLOCK_SECONDS = 1.0
-"""Smaller steps are ignored."""
+"""Smaller clock steps are ignored."""
 
 WAITING_MAX = 500
-"""Beyond, the oldest of the lowest severity are dropped and counted."""
+"""Per notifier; beyond, the oldest of the lowest severity are dropped and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class Item:
 class Batch:
     """One message's content."""
 
-    items: tuple[Item, ...]
-    notifications: tuple[Notification, ...] = ()
+    items: tuple[Item, ...]  # worst first
+    notifications: tuple[Notification, ...] = ()  # covered by it
     digest: bool = False
 
     @property
@@ -54,9 +54,12 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """The batch to send now, or when to ask again (Unix; None: when more is queued). `sent_t`: the last hour's."""
+    """Return the batch to send now, or when to ask again (Unix seconds; None: when more is queued).
+
+    `sent_t`: the last hour's messages.
+    """
     groups = _groups(waiting)
-    # The clock was set back.
+    # A future time is of a clock that was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -103,7 +106,7 @@ class _Group:
 
 
 def _groups(waiting: Iterable[Notification]) -> list[_Group]:
-    """Worst first, then oldest."""
+    """Return groups, worst first, then oldest."""
     of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
         of_alert.setdefault(each.alert.id, []).append(each)
@@ -121,7 +124,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """An alert's newest phase; an unsent opening is sent as opening or late end."""
+    """Keep one alert's newest phase; an unsent opening is sent as opening or late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

@@ -13,13 +13,13 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""Scrapes are bounded by their interval: after ten the watcher does not scrape."""
+"""Scrapes are bounded by their interval: after ten without one the watcher does not scrape."""
 
 FORGOTTEN_SECONDS = 600.0
-"""Unknown this long after the start it is over."""
+"""An incident unknown this long after the start is over: watched targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""Normal, or with their own incident."""
+"""Unscrapable states that are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """`silenced` takes an incident's id."""
+    """Reads the board. `silenced` takes an incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # No news until doubled (recurrence.py).
+                # Not news until their number doubles (recurrence.py).
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -67,7 +67,7 @@ class BoardAlerts:
         if alert.about == UNREADABLE:
             entry = self._board.targets.get(incident.target)
             if (entry is None and not old) or (entry is not None and entry.signals is None):
-                return None
+                return None  # not found or not scraped yet
             resolution = "target_gone" if entry is None else "healthy"
             return _over(alert, now_t, resolution, incident.summary)
         known = self._board.incidents.find(alert.id)
@@ -79,7 +79,7 @@ class BoardAlerts:
         return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
-        """Per affected target."""
+        """Return the restart's state per affected target."""
         names = incident.restart_targets or (incident.target,)
         entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
         said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
@@ -90,7 +90,7 @@ class BoardAlerts:
     def _unreadable(
         self, entry: TargetEntry, told: Incident | None, now_t: float
     ) -> Iterator[Alert]:
-        """If no incident explains it."""
+        """Yield an alert if no incident explains why the target is unreadable or unscraped."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
             return
@@ -154,7 +154,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
-    """The id identifies a sent step."""
+    """The id identifies a step that was sent."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
         t = under_way.called_timestamp_seconds

@@ -1,4 +1,4 @@
-"""One notifier's delivery."""
+"""One notifier's delivery, independent of others."""
 
 import asyncio
 import hashlib
@@ -20,13 +20,13 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Doubled per try, 50-100 % jitter: watchers do not retry together."""
+"""Doubled per try, with 50-100 % jitter so that watchers do not retry together; every five minutes in the end."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
 """Limit for the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""Beyond timeout_seconds it is cancelled."""
+"""A notifier that exceeds timeout_seconds is cancelled this much later."""
 
 REFUSALS_MAX = 3
 """Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
@@ -45,13 +45,13 @@ class Delivery:
         self._links = links
         self._tell = tell
         self._woken = asyncio.Event()
-        self._tries = 0
+        self._tries = 0  # of the current message
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None
+        self._failing: str | None = None  # as logged
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """Queue due phases."""
+        """Queue the phases due for these alerts."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -86,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Seconds to the next (None: when woken)."""
+        """Send one message if due; return seconds until the next step (None: when woken)."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -118,7 +118,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before sending; failures are logged.
+        # On disk before sending, after its incidents; failures are logged.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -130,7 +130,7 @@ class Delivery:
             await self._ledger.flush()
             self._succeeded()  # after the record is on disk
             return 0.0
-        # Perhaps accepted: unchanged.
+        # It may have been accepted: keep it as it was.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -150,7 +150,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # later ones may join
+            self._ledger.bind(of_it, None)  # later notifications may join it
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))

@@ -1,5 +1,8 @@
-"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md. Hints that expire after an hour: none on disk, tries
-last minutes; names derive from content, so each exists once."""
+"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
+
+Events are hints and expire after an hour in most clusters: none is kept on disk, tries last minutes. Their names
+derive from their content, so each exists once.
+"""
 
 import asyncio
 import hashlib
@@ -23,17 +26,17 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""2 to 32 s between: an API server's upgrade."""
+"""2, 4, 8, 16 and 32 s between tries: enough for an API server's upgrade."""
 
-MESSAGE_MAX = 1024  # the API server's limit
-_POD_NAME_MAX = 200  # of 253 for an Event
+MESSAGE_MAX = 1024  # characters; the API server's limit
+_POD_NAME_MAX = 200  # of the 253 of the Event's name
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
 Pod = tuple[str, str]  # namespace (empty: our own), name
 
 
 class Events:
-    """In order, as a task."""
+    """Sends Events to one API server, in order, as a task."""
 
     def __init__(self, settings: KubernetesEvents, tools: base.Tools, tell: Tell) -> None:
         self._settings = settings
@@ -78,7 +81,7 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Seconds to the next; None: done or hopeless."""
+        """Return seconds until the next try; None: done or hopeless."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:

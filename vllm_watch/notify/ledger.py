@@ -1,4 +1,7 @@
-"""Sent and queued notifications. Memory is authoritative: a full disk costs no message; writes are retried."""
+"""Sent and queued notifications, in memory and on disk.
+
+Memory is authoritative: a full or missing disk costs no message; writes are retried.
+"""
 
 import asyncio
 import contextlib
@@ -17,10 +20,10 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""After its end; a restart step is news for an hour."""
+"""After the alert's end; a restart step is news for an hour."""
 
 KEPT_MAX = 5000
-"""All notifiers' together, 2 KB each; the oldest that are over go first."""
+"""Of all notifiers, some 2 KB each; the oldest that are over go first."""
 
 
 class Ledger:
@@ -28,8 +31,10 @@ class Ledger:
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
-        self._of: dict[str, dict[str, dict[str, Notification]]] = {}  # notifier → alert → phase
-        self._dirty: dict[Key, Notification | None] = {}  # not on disk; None: to delete
+        self._of: dict[
+            str, dict[str, dict[str, Notification]]
+        ] = {}  # notifier → alert → name of the phase
+        self._dirty: dict[Key, Notification | None] = {}  # not yet on disk; None: to be deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -56,7 +61,7 @@ class Ledger:
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Open, as last sent."""
+        """Return the alerts known as open, as last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -135,14 +140,14 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Keep current notifiers' queue and open alerts."""
+        """Delete old ended alerts; keep the queue of current notifiers and open alerts."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
             for alert_id, phases in alerts.items():
                 count += len(phases)
                 times = [each.sent_t for each in phases.values()]
-                if notifier not in notifiers:
+                if notifier not in notifiers:  # no longer configured
                     over.append((max(each.t for each in phases.values()), notifier, alert_id))
                 elif alert_id not in open_ids and None not in times:
                     over.append((max(t for t in times if t is not None), notifier, alert_id))

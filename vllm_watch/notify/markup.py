@@ -1,11 +1,11 @@
-"""Foreign texts made safe: bounded, one line, no secrets, inert in Markdown."""
+"""Make foreign texts safe: bounded, one line, no secrets, inert in Markdown. Pure."""
 
 import re
 
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
-# Chat dialects too: ~~struck~~, ||hidden||, <!channel>.
+# Also chat dialects: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 

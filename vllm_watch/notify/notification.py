@@ -1,4 +1,4 @@
-"""A phase of an alert for one notifier: queued, begun, sent, or dropped."""
+"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
 
 from dataclasses import dataclass
 
@@ -7,24 +7,24 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""`changed`: the first step changed. Restart steps have only `said`."""
+"""Of lasting alerts; `changed`: the first step changed. Restart steps have only `said`."""
 
 DROPPED = "dropped"
-"""Replaces the message's key, before that of the report."""
+"""Replaces the message's key; the key of the message that reported the drop follows."""
 
-Key = tuple[str, str, str]  # notifier, alert id, phase
+Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Times are Unix."""
+    """Times are Unix seconds."""
 
     notifier: str
-    name: str  # "reminder 2"
-    t: float  # due
-    alert: Alert
+    name: str  # unique per alert: "reminder 2"
+    t: float  # due since
+    alert: Alert  # as sent, or to be sent
     sent_t: float | None = None  # None: queued
-    message: str | None = None
+    message: str | None = None  # its key
 
     @property
     def key(self) -> Key:

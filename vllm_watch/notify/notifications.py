@@ -26,20 +26,20 @@ from vllm_watch.settings.notifications import (
 _log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""An event reads the board at once."""
+"""Between reads of the board; after an event it is read at once."""
 
 SETTLE_SECONDS = 0.2
-"""Events within share a read."""
+"""Events within this share one read."""
 
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""In flight; the next run resends."""
+"""For a message in flight; the next run resends it."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """With its settings."""
+    """A notifier and its settings."""
 
     made_of: tuple[object, ...]
     delivery: Delivery
@@ -47,7 +47,7 @@ class _Running:
 
 
 class Notifications:
-    """From `start` to `stop`."""
+    """One daemon's notifiers, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Notifications:
         self._running[name] = _Running((settings, links), delivery, task)
 
     def _check(self) -> None:
-        """Before a message fails."""
+        """Log configuration errors before a message fails."""
         for kind, name, settings in self._settings.each():
             for finding in kinds.check(settings, self._tools):
                 if not finding.ok:
@@ -139,7 +139,7 @@ class Notifications:
     # --- alerts
 
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Kubernetes gets them at once."""
+        """Kubernetes gets events at once; the board is read soon."""
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
@@ -162,7 +162,7 @@ class Notifications:
                 continue
 
     def _look(self) -> None:
-        """With ends of those known as open."""
+        """Offer current alerts, and ends of those known as open."""
         now_t = time.time()
         lasting = {name: self._ledger.lasting(name) for name in self._running}
         alerts = self._alerts.now(alert for known in lasting.values() for alert in known)

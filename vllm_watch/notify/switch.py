@@ -1,4 +1,4 @@
-"""Loads notifications only if configured."""
+"""Load notification modules only if configured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NotifySwitch:
-    """On from the first notifier until `stop`."""
+    """Off until a notifier is configured, then on until `stop`."""
 
     def __init__(
         self,

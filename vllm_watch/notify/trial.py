@@ -11,7 +11,7 @@ from vllm_watch.settings.notifications import KubernetesEvents, NotificationsSet
 
 
 async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mapping[str, Any]]:
-    """HTTP status and result. Raises WatchError for unknown names."""
+    """Return an HTTP status and the result. Raises WatchError if the name is unknown."""
     known = {each: one for _, each, one in settings.each()}
     if name not in known:
         names = ", ".join(known) or "none is configured"

@@ -1,4 +1,4 @@
-"""A batch as text, Markdown and JSON."""
+"""A batch as text, Markdown and JSON. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
-"""`vllm-watch notify test`."""
+"""Phase of `vllm-watch notify test`."""
 
 SCHEMA = 1
-"""Keys are added, never changed."""
+"""Keys of the JSON are added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -43,7 +43,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """None: not configured."""
+    """Links in messages; None: not configured."""
 
     page_url: str | None = None
     runbooks_url: str | None = None
@@ -51,19 +51,19 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """With an idempotency key."""
+    """Text and JSON with an idempotency key."""
 
     key: str
     phase: str
     severity: str
-    title: str  # plain, one line
+    title: str  # plain text, one line
     text: str
     markdown: str
     payload: Mapping[str, Any]
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """`dropped`: unsent since the last message."""
+    """`dropped`: alerts that could not be sent since the last message."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -79,7 +79,7 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 
 def _without_secrets(item: Item) -> Item:
-    """Foreign text may hold one."""
+    """Any foreign text may contain a secret."""
     alert, incident = item.alert, item.alert.incident
     evidence = [each for each in incident.evidence_for if each.text][:EVIDENCE_SHOWN]
     return replace(item, alert=replace(

@@ -1,4 +1,4 @@
-"""Checks the model's files: complete, or to be downloaded with space and permissions."""
+"""Checks the model's files: complete, or to be downloaded with enough space and permissions."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""They do not read the checkpoint's files."""
+"""Load formats that do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """Check if files must be downloaded. Only the hub knows if the model is gated."""
+    """The token, if files must be downloaded. Only the hub knows if the model is gated."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
@@ -48,7 +48,7 @@ def check_token(facts: Facts) -> Iterator[Finding]:
 
 
 def check_disk(facts: Facts) -> Iterator[Finding]:
-    """Check space for the download."""
+    """Space for the download."""
     room, files = facts.download_room, facts.files
     if files is None or not _fetches(facts):
         return

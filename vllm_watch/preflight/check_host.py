@@ -1,4 +1,4 @@
-"""Checks /dev/shm for the ranks, and the driver for CUDA."""
+"""Checks /dev/shm for the ranks, and the driver for the installed CUDA."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,15 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import ranks_here
 
-CHUNKS = 10  # vLLM's MessageQueue
+CHUNKS = 10  # vLLM's MessageQueue: a ring of ten chunks
 CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be set
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""In /dev/shm for GPUs without peer access: 4 to 10 MiB per channel and rank."""
+"""NCCL's buffers in /dev/shm for GPUs without peer access: 4 to 10 MiB per channel and rank."""
 
-# By CUDA major: the oldest driver (minor version compatibility). Source: NVIDIA's CUDA compatibility guide.
+# CUDA major release → oldest driver that runs it (minor version compatibility).
+# Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-# Driver released with it: with older ones, runtime compilation may fail.
+# (CUDA major, minor) → driver released with it: with older ones, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555,
     (12, 6): 560, (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,
@@ -23,7 +24,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """Return the need; 0 with one rank."""
+    """Return the /dev/shm needed; 0 with one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0
@@ -32,7 +33,7 @@ def shared_memory_bytes(facts: Facts) -> int:
 
 
 def check_shared_memory(facts: Facts) -> Iterator[Finding]:
-    """Docker limits /dev/shm to 64 MiB."""
+    """Ranks communicate through /dev/shm, which Docker limits to 64 MiB."""
     needed, room = shared_memory_bytes(facts), facts.shared_memory
     if not needed:
         return
@@ -50,7 +51,7 @@ def check_shared_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_driver(facts: Facts) -> Iterator[Finding]:
-    """Against the installed PyTorch's CUDA."""
+    """The driver against the CUDA of the installed PyTorch."""
     software = facts.software
     if software.device not in (None, "cuda") or not facts.gpus:
         return

@@ -1,4 +1,4 @@
-"""Free memory against vLLM's request, and whether the model fits."""
+"""Checks free memory against vLLM's request at start, and that the model fits."""
 
 import math
 from collections.abc import Iterator
@@ -16,30 +16,31 @@ from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
-"""vLLM reads free memory after its CUDA context (and NCCL): 0.3 to 0.6 GiB."""
+"""vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""The plan's typical error, as a share of the GPU: a launch short by less is not stopped."""
+"""Typical error of the plan, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch
+short by less may work, so it is not stopped."""
 
 _HOLDERS_NAMED = 3
-_UTILIZATION_LEAST = 0.05  # below, no weights fit
+_UTILIZATION_LEAST = 0.05  # below, no model's weights fit
 _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """That vLLM requires on a GPU; None if unknown."""
+    """Return the free memory that vLLM requires on a GPU to start; None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
 
 def is_short(facts: Facts, judged: GpuHolders) -> bool:
-    """vLLM would refuse to start on it."""
+    """Return True if vLLM would refuse to start on it."""
     wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
     return wanted is not None and free is not None and free < wanted
 
 
 def memory_missing(facts: Facts) -> str:
-    """GPUs and holders; "" if none is missing."""
+    """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -54,7 +55,7 @@ def memory_missing(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """vLLM's own check; GPUs with enough are reported together."""
+    """vLLM's own check at start, per GPU; GPUs with enough are reported together."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []
@@ -85,9 +86,9 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_fits(facts: Facts) -> Iterator[Finding]:
-    """Weights, activations and one request of max_model_len against the budget."""
+    """Weights, activations and one request of max_model_len against vLLM's budget."""
     if facts.flags_error is not None or not facts.gpus or not taken(facts):
-        return  # by other checks
+        return  # reported by other checks
     plan = sizing.plan(facts)
     if plan is None:
         yield Finding("fits", UNKNOWN, f"whether it fits is unknown: {_why_no_plan(facts)}")
@@ -182,7 +183,7 @@ def _lower(facts: Facts, free: int) -> Iterator[Fix]:
         )  # fmt: skip
 
 
-_USEFUL_TOKENS = 1024
+_USEFUL_TOKENS = 1024  # a shorter context is useless
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:

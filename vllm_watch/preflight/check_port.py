@@ -12,14 +12,14 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
 
 def port_of(text: str | None) -> int | None:
-    """Return None if invalid."""
+    """Return the requested port; None if invalid."""
     if text is None:
         return DEFAULT_PORT
     return int(text) if is_whole(text) and 0 < int(text) <= _PORT_MAX else None
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:
-    """It must be free; the holder is named."""
+    """The port must be free; the holder is named."""
     command = facts.command
     if command.switch("headless") or command.text("uds"):
         return
@@ -51,7 +51,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Two listeners share a port only on different addresses."""
+    """Return True unless the addresses differ: only then can two listeners share a port."""
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

@@ -1,4 +1,4 @@
-"""vLLM is installed, and flags it would refuse on any machine."""
+"""Checks that vLLM is installed, and flags it would refuse on any machine."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import taken
 
-# vLLM takes a model's limit from them.
+# Config keys from which vLLM takes a model's own limit.
 _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
-# max_position_embeddings is scaled already, or unscaled.
+# Kinds of rope scaling with a max_position_embeddings that is scaled already, or unscaled.
 _NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
 
 def check_command(facts: Facts) -> Iterator[Finding]:
-    """vLLM and its version."""
+    """The installed vLLM and its version."""
     software, command = facts.software, facts.command
     if software.executable is None and facts.will_exec:
         yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
@@ -51,7 +51,7 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
 
 
 def check_length(facts: Facts) -> Iterator[Finding]:
-    """Above the model's limit."""
+    """--max-model-len above the model's limit."""
     flags, config = facts.flags, facts.files.config if facts.files else None
     if flags is None or flags.max_model_len is None or config is None:
         return
@@ -71,7 +71,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Explicit bfloat16 on cards without it; the default is half there."""
+    """Explicit bfloat16 on cards without it; by default vLLM uses half there."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -83,7 +83,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """As vLLM derives it; None if absent, or scaled in other ways."""
+    """Return the model's limit as vLLM derives it; None if absent, or scaled in other ways."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -106,5 +106,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """An unknown type may be newer than our rules."""
+    """Return True for an invalid number, which vLLM refuses too; an unknown type may be newer than our rules."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

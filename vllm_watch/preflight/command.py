@@ -1,4 +1,4 @@
-"""Parses a vLLM command line like vLLM: flags, configuration file, environment."""
+"""Parses a vLLM command line like vLLM: all spellings of flags, the configuration file, the environment."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """True for at most twelve digits."""
+    """Return True for a number of at most twelve digits."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -45,16 +45,16 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`flags` by long name with dashes; a switch is "true" or "false"."""
+    """A launch. `flags` has long names with dashes; a switch is "true" or "false"."""
 
     argv: tuple[str, ...]
-    program: str
+    program: str  # SERVE | API_SERVER
     executable: str
     model: str | None
     flags: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config_ignored: str | None = None
-    """Given in a form that vLLM ignores (--config=FILE)."""
+    """A file given in a form that vLLM ignores (--config=FILE)."""
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """The default if invalid, which another check reports."""
+        """Return the number, or the default if invalid (another check reports that)."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """Return it to copy, with flags changed (underscores for dashes) and secrets hidden."""
+        """Return the command to copy, with flags changed (underscores for dashes) and secrets hidden."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return None if the flag is in the configuration file."""
+        """Return the command without a flag; None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -91,7 +91,7 @@ class Command:
         return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
 
     def renamed(self, name: str, right: str) -> str | None:
-        """Return None if the flag is in the configuration file."""
+        """Return the command with a flag renamed; None as above."""
         at = self._at(name)
         if at is None:
             return None
@@ -109,7 +109,7 @@ def _quoted(words: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A command before flags are parsed."""
+    """A command before its flags are parsed."""
 
     argv: tuple[str, ...]
     program: str
@@ -119,7 +119,7 @@ class Split:
 
     @property
     def config_path(self) -> str | None:
-        """The file that vLLM would read."""
+        """The configuration file that vLLM would read."""
         words = self.arguments
         if "--config" not in words:
             return None
@@ -130,7 +130,10 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Words before vLLM (env, nohup, tini) may set variables. Raises WatchError if it is not a `vllm serve`."""
+    """Find vLLM in the command; words before it (env, nohup, tini) may set variables.
+
+    Raises WatchError if it is not a `vllm serve`.
+    """
     words = list(argv)
     if not words:
         raise WatchError("no command is named", _EXAMPLE)
@@ -161,7 +164,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """The command line overrides the configuration file."""
+    """Parse the flags; the command line overrides the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)
@@ -198,7 +201,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
 
 
 def _named(word: str) -> tuple[str, str, str]:
-    """(long name with dashes, "=" if it includes a value, the value)."""
+    """Return (long name with dashes, "=" if the word includes a value, the value)."""
     option, equals, value = word.partition("=")
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value
@@ -218,7 +221,7 @@ def _whole_name(name: str) -> str:
 
 def _values(name: str, rest: Sequence[str]) -> list[str]:
     if vllm_flags.is_switch(name) or vllm_flags.is_switch(name.removeprefix("no-")):
-        # Some releases took a value.
+        # Some releases took a value: --enable-chunked-prefill False.
         return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
     taken: list[str] = []
     for word in rest:
@@ -229,7 +232,7 @@ def _values(name: str, rest: Sequence[str]) -> list[str]:
 
 
 def _nested(before: str | None, path: str, value: str) -> str:
-    """--hf-overrides.rope_scaling.factor 2, into its JSON object."""
+    """Merge a dotted flag, such as --hf-overrides.rope_scaling.factor 2, into its JSON object."""
     whole = _object(before)
     below = whole
     *parents, last = path.rstrip("+").split(".")

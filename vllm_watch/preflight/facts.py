@@ -1,4 +1,4 @@
-"""Facts about this machine. None is unknown, never zero."""
+"""Facts about this machine, for the checks. None is unknown, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Free space at a path."""
+    """Free space on the file system of a path."""
 
     path: str
     total_bytes: int
@@ -37,33 +37,33 @@ FOLDER, CACHE, ABSENT, REMOTE = "folder", "cache", "absent", "remote"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """Location and files."""
+    """The model's location and files."""
 
-    kind: str  # FOLDER | CACHE (of the hub) | ABSENT | REMOTE (fetched otherwise)
+    kind: str  # FOLDER | CACHE (of the hub) | ABSENT (neither) | REMOTE (fetched by other means)
     path: str
     config: Mapping[str, Any] | None = None
     config_error: str | None = None
-    weights: int = 0
-    bytes_total: int | None = None  # the checkpoint's, from its index or files
+    weights: int = 0  # files
+    bytes_total: int | None = None  # of the whole checkpoint, from its index or files
     bytes_here: int = 0
-    missing: tuple[str, ...] = ()
-    damaged: tuple[str, ...] = ()  # shorter than their header declares
+    missing: tuple[str, ...] = ()  # listed in the index
+    damaged: tuple[str, ...] = ()  # shorter than their header declares, with the reason
     tokenizer: bool = True
     repository: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """Read without running it."""
+    """Installed software, read without running it."""
 
-    executable: str | None = None
+    executable: str | None = None  # None: not in PATH
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
-    plugins: bool = False
+    plugins: bool = False  # of vLLM, which may add flags
     device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: unknown
     driver: str | None = None
-    forward_compatible: bool = False
+    forward_compatible: bool = False  # a cuda-compat library is installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class Facts:
 
     command: Command
     will_exec: bool = False
-    gpus: tuple[GpuHolders, ...] | None = None
-    gpus_text: str = ""
+    gpus: tuple[GpuHolders, ...] | None = None  # None: cannot be read
+    gpus_text: str = ""  # why there are none
     commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted
     listeners: tuple[Listener, ...] | None = None
     free_port: int | None = None
@@ -83,7 +83,7 @@ class Facts:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     flags: Flags | None = None
     flags_error: tuple[str, str] | None = None  # cause and remedy
-    release: Release | None = None  # None: unknown, the newest is assumed
+    release: Release | None = None  # None: unknown, so the newest is assumed
     shared_memory: Room | None = None
     download_room: Room | None = None
     software: Software = field(default_factory=Software)

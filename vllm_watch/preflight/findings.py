@@ -7,7 +7,7 @@ OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """An instruction, with its command if there is one."""
+    """An instruction, with its command if there is a single one."""
 
     what: str
     command: str | None = None
@@ -15,7 +15,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result; only a PROBLEM stops a launch."""
+    """One line. Only a PROBLEM stops a launch."""
 
     check: str
     status: str

@@ -13,23 +13,23 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import GpuHolders
 
 GIB = 1 << 30
-_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # 0.92 since 0.20
+_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""V1 from this release on refuses to start if free memory < utilization × total; before, and in V0, memory held by others reduces the KV cache.
-Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+"""V1 of this release and later refuses to start if free memory < utilization × total. Before, and in V0, memory held by
+others reduces the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""They share the host's memory: CUDA's free memory excludes reclaimable memory."""
+"""GPUs that share the host's memory: CUDA's free memory excludes memory that the kernel would reclaim."""
 
 
 def release(facts: Facts) -> Release:
-    """Installed, else the newest known."""
+    """Return the installed release, else the newest known."""
     return facts.release or NEWEST
 
 
 def refuses(facts: Facts) -> bool:
-    """True if vLLM refuses without enough free memory."""
+    """Return True if vLLM refuses to start without enough free memory."""
     old = (
         facts.command.environment.get("VLLM_USE_V1") == "0" and release(facts) < releases.V0_IS_GONE
     )
@@ -37,14 +37,14 @@ def refuses(facts: Facts) -> bool:
 
 
 def offered_bytes(gpu: GpuSample) -> int | None:
-    """Memory without the driver's reserved part."""
+    """Return the memory that CUDA offers: all except the driver's reserved part."""
     if gpu.memory_total_bytes is None:
         return None
     return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
 
 
 def free_bytes(gpu: GpuSample) -> int | None:
-    """Unused part of `offered_bytes`."""
+    """Return the unused part of it."""
     offered = offered_bytes(gpu)
     if offered is None or gpu.memory_used_bytes is None:
         return None
@@ -52,12 +52,12 @@ def free_bytes(gpu: GpuSample) -> int | None:
 
 
 def is_unified(gpu: GpuSample) -> bool:
-    """It shares the host's memory."""
+    """Return True if the GPU shares the host's memory."""
     return any(word in (gpu.name or "").lower() for word in _UNIFIED)
 
 
 def utilization(facts: Facts) -> float | None:
-    """Share of each GPU; None if unknown."""
+    """Return the share of each GPU that vLLM would take; None if unknown."""
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
@@ -65,7 +65,7 @@ def utilization(facts: Facts) -> float | None:
 
 
 def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
-    """Plan the smallest GPU to be used; None if an input is unknown."""
+    """Return the plan for the smallest of the GPUs to be used; None if an input is unknown."""
     gpus = taken(facts)
     sized = [(size, each.gpu) for each in gpus if (size := offered_bytes(each.gpu))]
     if facts.model is None or facts.flags is None or not sized or len(sized) < len(gpus):
@@ -80,7 +80,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     if not refuses(facts):
         share -= max(held_by_others(each) for each in gpus) / total
     flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
-    # Each rank gets one; their number is another check.
+    # The number of GPUs is another check; here each rank gets one.
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     count = max(ranks, len(visible(facts).gpus))
     source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
@@ -89,9 +89,9 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     try:
         return make_plan(facts.model, flags, machine, checkpoint)
     except WatchError:
-        return None  # ranks do not divide heads or layers: another check
+        return None  # ranks do not divide heads or layers: another check reports it
 
 
 def held_by_others(judged: GpuHolders) -> int:
-    """Bytes held before vLLM starts; 0 if unknown."""
+    """Return the bytes in use before vLLM starts; 0 if unknown."""
     return judged.gpu.memory_used_bytes or 0

@@ -1,7 +1,8 @@
 """GPUs that vLLM would see and use.
 
-Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or prefixes; entries after an invalid one are ignored); rank n takes
-the nth visible GPU."""
+Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or prefixes of them; entries after the first invalid one
+are ignored), and vLLM's: rank n takes the nth visible GPU.
+"""
 
 import math
 from collections.abc import Sequence
@@ -16,15 +17,15 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Visible GPUs in vLLM's order."""
+    """GPUs visible to vLLM, in its order."""
 
     gpus: tuple[GpuHolders, ...]
-    hidden: int
-    not_there: str | None = None  # first word that is not a GPU
+    hidden: int  # by the variable
+    not_there: str | None = None  # first word of the variable that is not a GPU
 
 
 def visible(facts: Facts) -> Visible:
-    """Return them in CUDA's order. Requires `facts.gpus`."""
+    """Return the GPUs in CUDA's order. Requires `facts.gpus`."""
     every = _countable(facts.gpus or ())
     named = facts.command.environment.get(VARIABLE)
     found, wrong = (every, None) if named is None else _chosen(every, named)
@@ -35,7 +36,7 @@ def visible(facts: Facts) -> Visible:
 
 
 def ranks_here(facts: Facts) -> int:
-    """That vLLM takes here."""
+    """Return the number of GPUs that vLLM takes on this host."""
     command = facts.command
     world = math.prod(
         max(1, command.whole(name, 1))
@@ -52,20 +53,20 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """Fewer than wanted if there are fewer, none if vLLM is built for another device."""
+    """Return the GPUs to be used: fewer than wanted if there are fewer, none if vLLM is built for another device."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]
 
 
 def order_unknown(facts: Facts) -> bool:
-    """Cards differ and CUDA puts the fastest first, unlike the driver."""
+    """Return True if cards differ and CUDA puts the fastest first, unlike the driver."""
     names = {each.gpu.name for each in _countable(facts.gpus or ())}
     return len(names) > 1 and facts.command.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Without MIG parents: CUDA offers the slices."""
+    """Return the GPUs without MIG parents: CUDA offers the slices."""
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 
@@ -75,7 +76,7 @@ def _chosen(gpus: list[GpuHolders], named: str) -> tuple[list[GpuHolders], str |
     for raw in named.split(","):
         word = raw.strip()
         if not word and not found:
-            return [], None  # set but empty
+            return [], None  # set but empty: no GPU
         match = [each for each in gpus if _is(each, word, gpus)]
         if len(match) != 1:
             return found, word if word not in ("-1", "NoDevFiles") else None

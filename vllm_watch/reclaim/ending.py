@@ -1,6 +1,7 @@
 """Ends exactly one process: a pidfd pins it, so a reused PID is never hit.
 
-Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later."""
+Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
+"""
 
 import asyncio
 import os
@@ -12,13 +13,14 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Two readers' boot times may differ by up to a second each; no PID is reused that soon."""
+"""Two readers' boot times may differ by up to a second each. A PID is not reused that soon, and the pinned process is
+checked to be alive."""
 
 _CLOSED = -1
 
 
 class Pinned:
-    """Close it."""
+    """A pinned process. Close it."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts
@@ -26,17 +28,17 @@ class Pinned:
 
     @property
     def pid(self) -> int:
-        """PID in our own namespace."""
+        """In our own PID namespace."""
         return self.facts.pid
 
     def lives(self) -> bool:
-        """A zombie has ended."""
+        """Return True until it ends; a zombie has ended."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Signal it (0: check permission); False if it was reaped. Raises PermissionError."""
+        """Send a signal (0: check permission); return False if it was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -44,7 +46,7 @@ class Pinned:
         return True
 
     async def ended(self, seconds: float) -> bool:
-        """Wait up to `seconds`."""
+        """Wait up to `seconds` for its end; return True if it ended."""
         loop = asyncio.get_running_loop()
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
@@ -58,12 +60,12 @@ class Pinned:
         return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
-        """Return its letter; None if it is gone."""
+        """Return its state letter, or None if it is gone."""
         facts = ProcReader(procfs).read(self.pid)
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Until reaped, its PID is its own."""
+        """Return True until it is reaped: until then its PID is its own."""
         try:
             return self.send(0)
         except PermissionError:
@@ -76,7 +78,10 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin by PID in our namespace and start time, else None. Raises WatchError if the kernel has no pidfd."""
+    """Pin our namespace's process with this PID and start time, or return None.
+
+    Raises WatchError if the kernel has no pidfd.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -87,7 +92,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # Alive after the read: the facts are the pinned process's.
+    # Alive after the read, so the facts are the pinned process's.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

@@ -18,22 +18,25 @@ from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
 SAMPLE_SECONDS = 1.0
-"""The driver samples load about as often."""
+"""Sampling interval: the driver samples each process's load about as often."""
 
 
 class Looks:
-    """Victims are pinned when first named."""
+    """Samples of one holder; victims are pinned when a sample first names them."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
-        self.gpus: tuple[GpuSample, ...] = ()
+        self.gpus: tuple[GpuSample, ...] = ()  # at the last scrape
         self._read = read
         self._judge = HolderJudge(limits)
         self._sightings = Sightings()
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """A refusal is final after `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """Sample until a plan is confirmed; a refusal is final after `seconds`.
+
+        Raises WatchError if the GPUs cannot be read.
+        """
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -45,7 +48,7 @@ class Looks:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
-        """Return the same plan, or a refusal."""
+        """Sample again; return the same plan or a refusal."""
         found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found
@@ -81,7 +84,7 @@ class Looks:
         return found, self._sightings.take(at_s, found)
 
     def _pin(self, victims: Sequence[Victim]) -> Refusal | None:
-        """Refuse if one is gone, replaced, or not ours to end."""
+        """Pin all victims; return a refusal if one is gone, replaced, or not ours to end."""
         for victim in victims:
             process = victim.holder.process
             name = _name(victim)
@@ -121,18 +124,18 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """The number if it has none."""
+    """Return the name, or the number if it has none."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
 
 
 PROCESSES_MAX = 65_536
-"""A host has a few thousand."""
+"""A host has a few thousand; more are left out."""
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
-    """In procfs's namespace, without processes that end meanwhile."""
+    """Return PID → parent's PID, in procfs's namespace, without processes that end meanwhile."""
     found: dict[int, int] = {}
     for folder in procfs.iterdir():
         if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:

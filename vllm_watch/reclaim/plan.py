@@ -1,6 +1,8 @@
 """Plans which processes to end for their GPU memory, or refuses. Pure.
 
-Only processes stale on all their GPUs in several samples; never the watcher's own or an uncertain one. A refusal names a remedy."""
+Only processes judged stale on all their GPUs, in more than one sample; never the watcher's own, never one with an
+uncertain identity. A refusal names a remedy.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +21,17 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""From first to last sample: one instant proves nothing."""
+"""Shortest time between the first and the last sample of a plan: one instant proves nothing."""
 
 TREE_MAX = 4096
-"""Descendants; more means a loop in the data."""
+"""Limit of descendants: more means a loop in the data."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Memory on one GPU or MIG slice."""
+    """A process's memory on one GPU or MIG slice."""
 
     gpu_index: int
     gpu_uuid: str
@@ -39,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One holder with all its GPUs."""
+    """One holder of GPU memory, with all its GPUs."""
 
     pid: int  # as `gpus` shows it
     parts: tuple[Part, ...]  # largest first
@@ -58,14 +60,17 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Sum; None if not reported."""
+        """Total of all GPUs; None if the driver does not report it."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The requested one first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
+    """Processes to end, the requested one first.
+
+    `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes.
+    """
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -73,7 +78,7 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """Identity, the same in all samples."""
+        """Must be the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -91,9 +96,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """/proc in our PID namespace."""
+    """/proc around the holders, in our PID namespace."""
 
-    parents: Mapping[int, int]
+    parents: Mapping[int, int]  # PID → parent's PID, of all processes
     own_pid: int
 
 
@@ -101,10 +106,10 @@ class Sightings:
     """Confirms a plan over several samples."""
 
     def __init__(self) -> None:
-        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None
+        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """True if unchanged for `CONFIRM_SECONDS`."""
+        """Add a sample; return True if the plan has been the same for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False
@@ -114,7 +119,7 @@ class Sightings:
 
 
 def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
-    """Plan for `pid` in this sample."""
+    """Return the plan for `pid` in this sample."""
     found = victims(gpus)
     victim = found.get(pid)
     if (refused := _of_ours(pid, victim, around)) is not None:
@@ -148,7 +153,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
 
 
 def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
-    """Return holders by PID. One on MIG slices is not counted on their parent."""
+    """Return all holders by PID. A holder on MIG slices is not counted on their parent GPU."""
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -161,7 +166,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Nearest first."""
+    """Return all descendants, nearest first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -174,7 +179,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Nearest first."""
+    """Return all ancestors, nearest first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:

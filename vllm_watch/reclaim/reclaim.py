@@ -1,6 +1,8 @@
-"""Reclaims GPU memory on a person's request: each step is journaled, then done.
+"""Reclaims GPU memory from stale processes on a person's request: each step is journaled, then done.
 
-SIGTERM, a wait, SIGKILL, a wait, then a check that the driver released the memory."""
+SIGTERM, a wait, SIGKILL, a wait, then a check that the driver released the memory. plan.py chooses the processes and
+looks.py pins them.
+"""
 
 import asyncio
 import time
@@ -18,7 +20,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""With 100 GiB of host memory an end takes some seconds."""
+"""SIGKILL ends everything not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""
 
 TITLE_CHARACTERS = 40
 
@@ -27,7 +29,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Longest waits in seconds."""
+    """Limits of the waits, in seconds."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -36,12 +38,12 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """`by` None: it did not end."""
+    """Result for one process. `by` None: it did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
     after_seconds: float | None = None
-    state: str | None = None
+    state: str | None = None  # of a process that did not end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,30 +52,30 @@ class Outcome:
 
     ended: tuple[Ended, ...]
     release: Release
-    trouble: str | None = None
+    trouble: str | None = None  # why it was aborted
     journaled: bool = True
 
     @property
     def freed(self) -> bool:
-        """True if all ended and the driver released everything."""
+        """True if all processes ended and the driver released everything."""
         return self.release.released is True and all(each.by for each in self.ended)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """`journal` None: not journaled."""
+    """One confirmed reclaim. `journal` None: not journaled."""
 
     plan: Plan
-    pins: Mapping[int, Pinned]
-    gpus: Sequence[GpuSample]
+    pins: Mapping[int, Pinned]  # by the victim's PID
+    gpus: Sequence[GpuSample]  # at confirmation
     read: Callable[[], Awaitable[GpuReading]]
     journal: Journal | None
     actor: str
     patience: Patience = field(default_factory=Patience)
-    tell: Callable[[str], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None  # prints each step
 
     async def run(self) -> Outcome:
-        """Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Carry it out. Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -96,7 +98,7 @@ class Reclaim:
         return outcome
 
     async def _end(self, ended: Mapping[int, Ended]) -> str | None:
-        """SIGTERM, then SIGKILL; return why it was aborted."""
+        """Send SIGTERM, then SIGKILL to the rest; return why it was aborted, or None."""
         began_s = time.monotonic()
         steps = (
             (TERM, SIGTERM, self.patience.term_seconds),
@@ -150,20 +152,20 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """It is stale."""
+    """Return why it is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """Format memory per GPU."""
+    """Return its memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
 
 
 def said(outcome: Outcome) -> str:
-    """Format as one line."""
+    """Return the outcome as one line."""
     used = ", ".join(
         f"GPU {gpu.index} {size(gpu.before_bytes)} → {size(gpu.after_bytes)} used"
         for gpu in outcome.release.gpus
@@ -182,7 +184,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Name or title in brackets; never arguments, which may hold secrets."""
+    """Return the program's name or title in brackets; never arguments, which may hold secrets."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

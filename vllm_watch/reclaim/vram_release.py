@@ -1,7 +1,10 @@
 """Waits until the driver has released ended processes' GPU memory, and names remaining holders.
 
-An end does not prove the release: a large one takes seconds, a zombie keeps it, a context can outlive its process. Compared are the
-memory charged to those processes and memory that no process explains, so another engine that takes it does not prolong the wait."""
+A process's end does not prove the release: the driver takes seconds for a large one, a zombie or a process stuck in the
+kernel keeps it, and a context can outlive its process. So before and after are compared, by the memory charged to those
+processes and by used memory that no process explains: another engine that takes the memory meanwhile does not prolong
+the wait. `claims` and `judge` are pure.
+"""
 
 import asyncio
 import time
@@ -15,36 +18,36 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver releases the largest GPU within seconds."""
+"""A driver releases the largest GPU within seconds of the process's end; later nothing comes."""
 
 INTERVAL_SECONDS = 0.5
-"""A sample costs milliseconds, and a person waits."""
+"""Polling interval: a sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""A driver's own bookkeeping varies by this much."""
+"""Unexplained memory that may remain: a driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Memory on one GPU or MIG slice, before the end."""
+    """The processes' memory on one GPU or MIG slice before they were ended."""
 
     index: int
     uuid: str
     name: str | None
     held: tuple[ProcessSample, ...]
-    used_bytes: int | None
+    used_bytes: int | None  # of the whole GPU
     unexplained_bytes: int | None  # used minus all holders'; None if unknown
 
     @property
     def held_bytes(self) -> int | None:
-        """Sum; None if not reported."""
+        """Total of these processes; None if the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRelease:
-    """One GPU before and now. `released` None: unknown."""
+    """One GPU's memory before and now. `released` None: unknown."""
 
     index: int
     uuid: str
@@ -53,19 +56,19 @@ class GpuRelease:
     before_bytes: int | None
     after_bytes: int | None
     released: bool | None
-    still: tuple[str, ...] = ()  # remaining holders
+    still: tuple[str, ...] = ()  # remaining holders, as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The result for all claims."""
+    """Result for all claims."""
 
     gpus: tuple[GpuRelease, ...]
     waited_seconds: float = 0.0
 
     @property
     def released(self) -> bool | None:
-        """True if all GPUs did, False if one did not, None if unknown."""
+        """True if all GPUs released the memory, False if one did not, None if unknown."""
         found = [each.released for each in self.gpus]
         if False in found:
             return False
@@ -79,7 +82,7 @@ class Release:
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
-    """Claim memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent."""
+    """Return the memory of `pids` (as in NVML). Holders on MIG slices are not counted on the parent GPU."""
     found = [
         Claim(
             index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
@@ -93,7 +96,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare with the present. `gpus` None: unreadable, see `text`."""
+    """Compare with the present. `gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -106,7 +109,7 @@ async def wait(
     deadline_seconds: float = DEADLINE_SECONDS,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> Release:
-    """Sample until all is released or the deadline passes."""
+    """Sample until all is released or the deadline passes; return the last result."""
     began_s = time.monotonic()
     while True:
         reading = await read()
@@ -161,7 +164,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Not another with its PID."""
+    """Return True if it is a claimed process, not another with its PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

@@ -1,6 +1,8 @@
-"""Restart requests from Alertmanager's webhook (payload version 4).
+"""Restart requests from Alertmanager's webhook.
 
-Repeats of one episode (same fingerprint and startsAt) are one request; a resolved alert withdraws it."""
+A firing alert requests a restart of the target in its labels. Repeats of one episode (same fingerprint and
+startsAt) are one request; a resolved alert withdraws it. Source: Alertmanager's webhook payload, version 4.
+"""
 
 import math
 import time
@@ -24,9 +26,11 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""Expires unless repeated: Alertmanager repeats a firing alert after five minutes if its group changes, and the resolved message may be lost."""
+"""A request expires if its alert is not repeated within this time: Alertmanager repeats a firing alert after
+five minutes if its group changes, and the resolved message may not reach us."""
 
 FIRING_MAX = 100
+"""Alerts remembered per target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Alert:
     fingerprint: str
     name: str
     firing: bool
-    began: str
+    began: str  # as sent by Alertmanager
     labels: Mapping[str, str]
 
     @property
@@ -54,7 +58,7 @@ class Alert:
 
 
 def read(document: Mapping[str, Any]) -> list[Alert]:
-    """Raises WatchError if the payload is not Alertmanager's."""
+    """Return the alerts. Raises WatchError if the payload is not Alertmanager's."""
     if document.get("version") != VERSION:
         cause = f"the payload's version is {str(document.get('version'))[:20]!r}, not {VERSION!r}"
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
@@ -86,7 +90,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target named by label `target`, else by name or address in `instance`."""
+    """Return the target with the name in label `target`, else the one with the name or address in `instance`."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -107,10 +111,10 @@ class AlertRequests:
         self._targets = targets
         self._dispatcher = dispatcher
         self._journal = journal
-        self._firing: dict[str, dict[str, RestartRequest]] = {}
+        self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Return the fingerprints by outcome. Raises WatchError, JournalError."""
+        """Handle one webhook; return the fingerprints by outcome. Raises WatchError, JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -127,7 +131,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None
+            known = None  # resolved and firing again
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):
@@ -159,7 +163,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """By any trigger: the alert may fire on for a while."""
+        """Return True if this episode had its restart, by any trigger; the alert may fire on for a while."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

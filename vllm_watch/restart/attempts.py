@@ -25,16 +25,17 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Share of its TTL: two renewals may fail before it expires."""
+"""Share of its TTL after which a lock is renewed: two renewals may fail before it expires."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Each start verifies an uncertain attempt again, until this long after its call."""
+"""Each start of the watcher verifies an uncertain attempt again, until this long after its call."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt further ahead was written under another clock."""
+"""An attempt further in the future than this was written under another clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""Wait for a resumed attempt's target: discovery takes seconds to minutes; an evicted pod never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes seconds to minutes, and an evicted pod
+never comes back."""
 
 
 class Attempts:
@@ -44,23 +45,23 @@ class Attempts:
         self, targets: Targets, journal: Journal, backends: Backends, evidence: EvidenceStore,
         on_end: Callable[[Attempt], None],
     ) -> None:  # fmt: skip
-        self.resumed = False
-        self.outcomes: Counter[tuple[str, str, str]] = Counter()
+        self.resumed = False  # True once attempts of earlier runs are known
+        self.outcomes: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self._targets = targets
         self._journal = journal
         self._backends = backends
         self._evidence = evidence
         self._on_end = on_end
         self._pending = PendingWrites(journal)
-        self._ours: set[str] = set()
-        self._unwatched: list[tuple[Attempt, float]] = []
-        self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}
-        self._last: dict[str, Attempt] = {}
+        self._ours: set[str] = set()  # ids of attempts begun or resumed in this run
+        self._unwatched: list[tuple[Attempt, float]] = []  # with resume time; target not found yet
+        self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
+        self._last: dict[str, Attempt] = {}  # by target
         self._stopping = False
-        self._not_resumed = ""
+        self._not_resumed = ""  # the cause last logged
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
-        """Return the target's last attempt and its stage or result."""
+        """Return the target's last attempt and its current stage or result as text."""
         if target in self._running:
             restart, _ = self._running[target]
             return restart.attempt, restart.stage
@@ -78,9 +79,10 @@ class Attempts:
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Return the attempts, those that ended in the future dated now: a clock a year ahead must not block a year.
+        """Return the attempts; move those that ended in the future to now, so a clock a year ahead does not block a year.
 
-        Written once, so a later resume by an operator still closes the breaker."""
+        The new time is written once, so a later resume by an operator still closes the breaker.
+        """
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
@@ -97,6 +99,7 @@ class Attempts:
     async def let_hooks_end(self) -> None:
         """Call no more hooks and wait for running ones: half a restart leaves an engine down."""
         self._stopping = True
+        # `_restart` passes the flag to attempts that begin meanwhile.
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
             restart.stopping = True
@@ -115,7 +118,7 @@ class Attempts:
         return max(begun, default=0.0)
 
     async def stop(self) -> None:
-        """The next run resumes them from the journal."""
+        """Cancel all attempts; the next run resumes them from the journal."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -125,7 +128,10 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run in the background; `calls`: the target's own first. Raises JournalError if not begun."""
+        """Write the intent, then run the attempt in the background. `calls`: the target's own first.
+
+        Raises JournalError if it was not begun.
+        """
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
@@ -134,7 +140,7 @@ class Attempts:
         try:
             await restart.intend()
         except BaseException as error:
-            # A failed flush does not prove that it is not on disk.
+            # It may still be on disk: a failed flush does not prove otherwise.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
@@ -142,8 +148,10 @@ class Attempts:
             raise
         self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
+    # --- attempts of an earlier run of the watcher
+
     async def resume(self) -> None:
-        """Resume without calling a hook again. `resumed` stays False if the journal cannot be read."""
+        """Resume them without calling a hook again. `resumed` stays False if the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -230,7 +238,7 @@ class Attempts:
         since_s = max(0.0, time.time() - attempt.acted_t)
 
         async def work() -> Attempt:
-            # The server may still be loading: keep the rest of the group.
+            # The server may still be loading: keep other group members from being restarted.
             holder = self._backends.holder
             held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
@@ -238,6 +246,8 @@ class Attempts:
             return await restart.resume(befores, since_s)
 
         self._start(restart, work, settings, lock)
+
+    # --- carrying out an attempt
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
         restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
@@ -274,7 +284,8 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # After the call an interrupted attempt keeps its lock: the server may be loading; the next run resumes both, or it expires.
+            # After the call, an interrupted attempt keeps its lock: the server may be loading, and the next
+            # run of the watcher resumes both, or the lock expires.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -291,16 +302,18 @@ class Attempts:
         )  # fmt: skip
 
     def _count(self, attempt: Attempt) -> None:
+        """Count an ended attempt; one that an earlier run left uncertain is counted again here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
 
 
 def _to_verify_again(attempt: Attempt) -> bool:
+    """Return True if the attempt is uncertain, recent, and its state before the call is known."""
     recent = time.time() - attempt.acted_t < UNCERTAIN_SECONDS
     return attempt.state == "uncertain" and recent and attempt.before is not None
 
 
 async def _renew(lock: Lock | None) -> None:
-    """`still_ours` is checked before the hook is called."""
+    """Renew the lock until cancelled; `still_ours` is checked before the hook is called."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

@@ -1,4 +1,7 @@
-"""Builds the configured hooks, locks and blockers. One that cannot be built is None, which the guard refuses; logged once."""
+"""Builds the configured hooks, locks and blockers.
+
+If one cannot be built it is None, which the guard refuses; the cause is logged once.
+"""
 
 import importlib
 import os
@@ -32,11 +35,12 @@ class Backends:
 
     def __init__(self, config: Config, gates: Gates) -> None:
         self.holder = f"{socket.gethostname()} process {os.getpid()}"
+        """This watcher's name as a lock holder."""
         self._config = config
         self._tools = Tools(
             procfs=config.procfs, namespace=_own_namespace(), gates=gates, state_dir=config.state_dir
         )  # fmt: skip
-        self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}
+        self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}  # by name
         self._logged: set[tuple[str, str]] = set()
         self._session: aiohttp.ClientSession | None = None
 
@@ -49,7 +53,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the same object while its settings are unchanged: some hold state."""
+        """Return the hook: the same object while its settings are unchanged, since some hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None

@@ -1,4 +1,7 @@
-"""Prometheus queries and alerts that block a restart; no answer blocks. Source: kured's alert gate."""
+"""Prometheus queries and alerts that can block a restart. One without an answer blocks.
+
+Source: kured's alert gate; failing closed is its most important property.
+"""
 
 import asyncio
 import json
@@ -12,13 +15,13 @@ from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 from vllm_watch.support import json_text, regular_file
 
-ANSWER_BYTES_MAX = 4 << 20
+ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3
+_NAMED = 3  # series or alerts listed by name
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
-    """One answer per query and one for the alerts; never raises."""
+    """Return one answer per query and one for the alerts; all run concurrently, none raises."""
     questions = [_query(settings, session, query) for query in settings.queries]
     if settings.alerts:
         questions.append(_alerts(settings, session))
@@ -81,7 +84,7 @@ async def _get(
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get("warnings"):
-        # Thanos: a store did not answer, and may hold a blocking series.
+        # Thanos and similar: a store did not answer, and may hold a blocking series.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data

@@ -1,7 +1,9 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-The function name is the slug: metric label `blocker`, `gate` in the API.
-Source: kured (windows, alerts, lock), Home Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker)."""
+A check's function name is its slug: the metric label `blocker`, and `gate` in the API.
+Source: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
+medik8s (minimum healthy), NVSentinel (dry run, breaker).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,13 +23,15 @@ NOT_RESTARTABLE = {
     "sleeping": "it serves no requests on purpose, or until an operation in progress ends",
     "unknown": "its state is not known",
 }
-"""A restart does not help; a person may override only `unknown`."""
+"""States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""In a gang, one rank's progress clears every rank. An idle rank proves nothing: it is healthy without work."""
+"""States in which an engine makes progress. If one rank of a gang makes progress, no other rank blocks it.
+An idle rank proves nothing: it is healthy and has no work."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Cured by a restart, harmless for hours: they wait for a window."""
+"""Incidents that a restart cures and that harm nobody for hours: a restart at the wrong hour is worse than
+none, so they wait for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -40,7 +44,7 @@ _ENDED = {
 class Refusal:
     """Why one check is against a restart."""
 
-    text: str
+    text: str  # a sentence
     until_t: float | None = None  # when to ask again; None: time alone does not help
 
 
@@ -89,7 +93,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
 
 
 def trouble_over(incident: Incident) -> str | None:
-    """Return why the incident needs no restart any more."""
+    """Return why the incident needs no restart any more, else None."""
     if not incident.open:
         return "the incident has ended"
     if incident.phase == ACTIVE:
@@ -111,7 +115,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person's request with a reason passes."""
+    """Freezes and deny_windows refuse all but a person's request with a reason."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -146,6 +150,7 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
+    """Without a window, refuse trouble that does no harm yet: a restart harms users now."""
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
@@ -156,7 +161,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Do not repeat a load in progress or undo a deliberate state."""
+    """Refuse a restart that would repeat a load in progress or undo a deliberate state."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -192,7 +197,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Wait in multiples of this engine's start-up time."""
+    """Wait for the last restart to take effect, in multiples of this engine's start-up time."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -204,7 +209,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Hourly and daily, all triggers: a restart needed again is not a cure."""
+    """Hourly and daily limits for all triggers: a restart needed again is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -219,7 +224,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """After a restart that did not help, or for the same incident, only a person may retry."""
+    """Only a person may retry after a restart that did not help, or for the same incident."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -235,6 +240,7 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def _served(request: RestartRequest, attempt: Attempt) -> bool:
+    """Return True if the attempt was for this very incident and may have reached the server."""
     same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
     return same and request.incident_id is not None and attempt.state != "failed"
 
@@ -319,14 +325,14 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""These cost a call: asked after all others passed."""
+"""Checks of answers that cost a call: asked only after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """With open attempts: else two of a group pass at once."""
+    """Return spent and open attempts: without open ones, two of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 
 def clock(t: float) -> str:
-    """Format in UTC."""
+    """Format a Unix time in UTC."""
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -18,7 +18,7 @@ _VALUE_CHARACTERS_MAX = 80
 
 
 async def note(journal: Journal, actor: str, source: str, old: Config, new: Config) -> None:
-    """Never raises: the new configuration is already in use."""
+    """Write the reload to the journal. Never raises: the new configuration is already in use."""
     before, after = diff(old, new)
     entry = Entry(
         t=time.time(), actor=actor, source=source, action="reload", before=before, after=after
@@ -30,14 +30,14 @@ async def note(journal: Journal, actor: str, source: str, old: Config, new: Conf
 
 
 def diff(old: Config, new: Config) -> tuple[str, str]:
-    """Return old and new values of the keys that differ."""
+    """Return the old and the new values of the keys that changed."""
     before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return _text(before, changed), _text(after, changed)
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """Targets by name, so an added one is one difference; explicit settings only."""
+    """Dump the configuration with targets by name, so an added target is one difference; explicit settings only."""
     plain = config.model_dump(mode="json", exclude={"targets"})
     plain["targets"] = {
         target.name: target.model_dump(mode="json", exclude_unset=True) for target in config.targets

@@ -1,6 +1,8 @@
 """State that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-Read again before each decision; while it cannot be read, `known` is False and the guard refuses."""
+Held in memory for the guard and in the journal for the next run and other programs; read again before each
+decision. While it cannot be read, `known` is False and the guard refuses.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,21 +17,22 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """Cached and written through; writers raise JournalError."""
+    """The entries, cached and written through; writers raise JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
-        self.tokens: Mapping[str, TokenFile] | None = None
-        self._void: set[str] = set()
+        self.tokens: Mapping[str, TokenFile] | None = None  # people's, by name; None: unknown
+        self._void: set[str] = set()  # revoked approvals that the journal still holds
         self.known = False
 
     async def load(self, now_t: float) -> None:
-        """Read; record when this version first ran here. Never raises."""
+        """Read the entries, and record when this version first ran here. Never raises."""
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
+                # A damaged file was replaced while we ran: restore the operators' settings.
                 for name in [name for name in self._entries if name not in entries]:
                     await self._set(name, self._entries[name])
                     entries[name] = self._entries[name]
@@ -68,7 +71,7 @@ class Controls:
         return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
-        """Pause; None: resume. Raises JournalError: an unwritten pause would not last."""
+        """Pause, or resume with None. Raises JournalError: an unwritten pause would not last."""
         entry = None if pause is None else {
             "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
         }  # fmt: skip
@@ -88,7 +91,7 @@ class Controls:
         await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
 
     def approved_by(self, incident_id: str, target: str) -> str | None:
-        """Return the approver, until the hook's call or the end of the trouble."""
+        """Return the approver; an approval ends with the hook's call or the trouble."""
         name = approval(incident_id, target)
         actor = self._entries.get(name, {}).get("actor")
         if actor is None or name in self._void:
@@ -96,13 +99,14 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """True if the actor has no token with this right, or another than `name` was made with."""
+        """Return True if the actor has no token with this right, or another than entry `name` was made with."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")
         return now is None or used not in (None, now)
 
     def _token(self, actor: str, right: Right) -> str | None:
+        """Return a fingerprint of the actor's token, or None if there is none with this right."""
         token = (self.tokens or {}).get(actor)
         digest = token.digest() if token is not None and right in token.may else None
         return None if digest is None else digest.hex()[:16]
@@ -113,7 +117,7 @@ class Controls:
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
-        """The journal follows at the next load."""
+        """Revoke approvals for this incident; the journal follows at the next load."""
         names = [approval(incident_id, target or "")]
         if target is None:
             names = [each for each in self._entries if each.startswith(names[0])]
@@ -137,7 +141,7 @@ class Controls:
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:
-        """Close them; accepts the losses of a damaged journal. Raises JournalError."""
+        """Close every breaker, and accept the losses of a damaged journal. Raises JournalError."""
         await self._set("resumed", {"t": now_t})
         if LOST in self._entries:
             await self._set(LOST, None)

@@ -1,4 +1,4 @@
-"""Collects the guard's input: facts, and answers of hook, blockers and lock."""
+"""Collects the guard's input: facts, and answers from hook, blockers and lock."""
 
 import asyncio
 import time
@@ -27,10 +27,10 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 ASK_HOOK_SECONDS = 15.0
-"""Timeout of a hook's check, which changes nothing."""
+"""Timeout of a hook's check: it reads processes and asks a supervisor, and changes nothing."""
 
 AHEAD_MAX = 1000
-"""Attempts ahead of our clock that are remembered; one lock holds half as many."""
+"""Attempts under clocks ahead of ours that are remembered; one lock holds half as many."""
 
 
 class Decider:
@@ -45,13 +45,16 @@ class Decider:
         self._controls = controls
         self._backends = backends
         self._attempts = attempts
-        self._ahead_t: dict[str, float] = {}
+        self._ahead_t: dict[str, float] = {}  # by id: when an attempt that is ahead was first seen
 
     async def decide(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide for attempt `attempt_id`, taking `lock` if needed; `asker`: gang member with a lock for this one."""
+        """Decide about a request that attempt `attempt_id` would carry out; take `lock` if needed.
+
+        `asker`: the gang member that holds the lock and restarts this one too.
+        """
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -59,13 +62,13 @@ class Decider:
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
         befores: dict[str, Before] = {}
-        while True:  # fresh facts: an answer may take long
+        while True:  # with fresh facts: an answer may take long
             others = () if held is None else held.others
             facts = replace(
                 await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
                 lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
             )  # fmt: skip
-            before = self._targets.before(request.target)
+            before = self._targets.before(request.target)  # of the same scrape as the facts
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
                 return replace(decision, befores={request.target: before, **befores})
@@ -89,6 +92,7 @@ class Decider:
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
     ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
+        """Return the guard's decision and state before, per gang member; stops at the first refusal."""
         wanted = guard.final_decision(request, managed.settings).verdict
         answers: list[Answer] = []
         befores: dict[str, Before] = {}
@@ -150,6 +154,7 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
+        """Return why another process serves now than the one requested; None if the same or unknown."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None
@@ -171,7 +176,10 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """None if the journal cannot be read; `shared`: attempts of all lock users."""
+        """Return the target's history without this attempt; None if the journal cannot be read.
+
+        `shared`: attempts of all lock users, from the lock.
+        """
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)
@@ -184,7 +192,7 @@ class Decider:
         return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
-        """An attempt from a clock ahead of ours counts from when we first saw it."""
+        """Date attempts from a clock ahead of ours by when we first saw them."""
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
         for name in ahead:
             self._ahead_t.setdefault(name, now_t)

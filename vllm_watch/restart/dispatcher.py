@@ -1,6 +1,8 @@
-"""Queues restart requests, and asks the guard until it agrees or the request ends.
+"""Takes restart requests, asks the guard until it agrees or the request ends, and has restarts carried out.
 
-A request lasts as long as its reason; a person's is answered at once. Each changed decision goes to the journal."""
+A request lasts as long as its reason: an incident's until the incident ends, a schedule's until it is too
+late; a person's is answered at once. Each changed decision is written to the journal.
+"""
 
 import asyncio
 import contextlib
@@ -33,10 +35,11 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-"""Between decisions on a waiting request."""
+"""Interval between decisions on a waiting request; blockers are queried no more often."""
 
 AGAIN_SECONDS = 60.0
-"""After an attempt cancelled before the call or not written: a readiness gate must not flap every few seconds."""
+"""Wait after an attempt that was cancelled before the call or could not be written: an obstacle, and a
+readiness gate closed for nothing, must not flap every few seconds."""
 
 REQUESTS_MAX = 1000
 
@@ -47,8 +50,8 @@ class PendingRequest:
 
     request: RestartRequest
     decision: Decision | None = None
-    after_s: float = 0.0
-    attempt_id: str | None = None
+    after_s: float = 0.0  # monotonic; no decision before
+    attempt_id: str | None = None  # of its attempt; it can still be withdrawn
 
 
 class Dispatcher:
@@ -59,19 +62,21 @@ class Dispatcher:
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
         self.attempts = Attempts(targets, journal, backends, evidence, self._attempt_ended)
-        self.blocked: Counter[tuple[str, str]] = Counter()
+        self.blocked: Counter[tuple[str, str]] = Counter()  # target, check
         self._decider = Decider(targets, journal, controls, backends, self.attempts)
         self._targets = targets
         self._journal = journal
         self._controls = controls
         self._backends = backends
-        self._requests: dict[str, PendingRequest] = {}
+        self._requests: dict[str, PendingRequest] = {}  # by key
         self._woken = asyncio.Event()
-        # From the facts to the intent on disk: two requests must not both see nothing under way.
+        # Held from the facts to the intent on disk: two requests must not both see nothing under way.
         self._deciding = asyncio.Lock()
 
+    # --- requests
+
     def submit(self, request: RestartRequest) -> None:
-        """Queue once per key, until withdrawn, expired or ended."""
+        """Queue a request, once per key; it is decided on until it is withdrawn, expires or ends."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -92,7 +97,7 @@ class Dispatcher:
                 self.withdraw(pending.request)
 
     def wake(self) -> None:
-        """Decide on all requests now."""
+        """Decide on all requests now: something they may wait for has changed."""
         self._woken.set()
 
     def waiting(self, target: str) -> list[PendingRequest]:
@@ -139,9 +144,11 @@ class Dispatcher:
             _log.exception("restart_not_decided", target=pending.request.target)
 
     async def resume(self) -> None:
-        """`run` retries after a disk error."""
+        """Resume the work of an earlier run; `run` retries after a disk error."""
         await self._controls.load(time.time())
         await self.attempts.resume()
+
+    # --- deciding
 
     async def _consider(self, pending: PendingRequest) -> tuple[Decision, Attempt | None]:
         request, attempt = pending.request, None
@@ -182,7 +189,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # Shared history is against it: do not take the lock for nothing every few seconds.
+                    # Shared history is against it: do not take the lock every few seconds for nothing.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -217,7 +224,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # On disk for other users before the call; if not made, the release corrects it.
+                # Record the call for other lock users before it is made; if it is not, the release corrects it.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -246,12 +253,13 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # A receiver may accept an id only once.
+        # A receiver may accept each id only once, so each member gets its own.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Requeue if cancelled before the call; if helpful, settle the engine's other requests."""
+        """Requeue the request if its attempt was cancelled before the call; a helpful restart also settles all
+        other requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}
@@ -268,6 +276,7 @@ class Dispatcher:
                 )  # fmt: skip
 
     async def _note(self, pending: PendingRequest, decision: Decision) -> None:
+        """Write and count a changed decision; a dry run is also written as an attempt."""
         request, before, pending.decision = pending.request, pending.decision, decision
         if before is not None and (before.verdict, before.check) == (
             decision.verdict,

@@ -1,6 +1,8 @@
-"""Letting requests finish before a restart. Pure.
+"""Letting a server's requests finish before it is restarted. Pure.
 
-The readiness gate answers "no" meanwhile (gates.py), until a deadline. An engine without progress is not waited for."""
+Meanwhile the readiness gate answers "no" (gates.py), so no new requests are routed to it; running requests
+get until a deadline. An engine without progress is not waited for.
+"""
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals
@@ -11,7 +13,7 @@ STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 def progress(
     settings: DrainSettings, signals: TargetSignals | None, waited_s: float
 ) -> tuple[bool, str]:
-    """Return whether the wait is over, and a status text."""
+    """Return whether the wait is over after `waited_s`, and a status text."""
     if not settings.enabled:
         return True, "requests in hand were not waited for (restart.drain.enabled)"
     if signals is None or signals.state in STUCK:
@@ -28,7 +30,7 @@ def progress(
 
 
 def requests_in_hand(signals: TargetSignals) -> float | None:
-    """Return running and waiting requests; None if unknown."""
+    """Return the number of running and waiting requests; None if unknown."""
     if not signals.up or not signals.engines:
         return None
     counts = [

@@ -1,4 +1,7 @@
-"""Evidence kept before a restart, which destroys it: one archive per attempt, bounded in size and number."""
+"""Evidence kept of a server before its restart: one archive per attempt, bounded in size and number.
+
+A restart destroys the evidence of its reason; the morning's review has only this.
+"""
 
 import asyncio
 import io
@@ -12,16 +15,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""A bad week of all targets."""
+"""The last restarts of all targets of one watcher: a bad week."""
 
 BYTES_MAX = 64 << 20
-"""One archive; ten minutes' recording takes megabytes."""
+"""Of one archive; a recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""A hanging part does not cost the others."""
+"""Timeout of one part; a hanging part does not cost the others."""
 
 ALL_SECONDS = 20.0
-"""Below a restart's EVIDENCE_SECONDS: time to write the archive."""
+"""Timeout of all parts: below EVIDENCE_SECONDS of a restart, so the archive can still be written."""
 
 _WHY_CHARACTERS_MAX = 300
 
@@ -32,18 +35,18 @@ class EvidenceSource(Protocol):
     """Supplies a target's evidence."""
 
     def parts(self, target: str) -> Parts:
-        """Return the parts by file name."""
+        """Return the parts to keep now, by file name."""
 
 
 class EvidenceStore:
-    """`folder` None: nothing is kept."""
+    """The archives of one watcher. `folder` None: no state folder, nothing is kept."""
 
     def __init__(self, folder: Path | None, source: EvidenceSource) -> None:
         self._folder = folder
         self._source = source
 
     async def keep(self, attempt: Attempt) -> str | None:
-        """Return the archive's path. Raises OSError."""
+        """Archive the target's evidence; return the path. Raises OSError."""
         if self._folder is None:
             return None
         name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)
@@ -51,7 +54,11 @@ class EvidenceStore:
 
 
 async def write(folder: Path, name: str, parts: Parts) -> Path:
-    """Write the parts to `name`.tar, and delete the oldest beyond the limit. Failed parts go to `missing.txt`. Raises OSError."""
+    """Write the parts to `name`.tar, in order, and delete the oldest archives beyond the limit.
+
+    Parts that fail, hang or are too large are listed in `missing.txt`. Raises OSError if nothing can be
+    written.
+    """
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
     left = BYTES_MAX

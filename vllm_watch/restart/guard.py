@@ -1,6 +1,9 @@
 """Decides whether a server may be restarted now. Pure: every refusal is a sentence, and unknown means no.
 
-The first refusal (checks.py) decides; a person sees all. Answers that cost a call come last: `decide` returns ASK and is called again."""
+The checks (checks.py) run in order and the first refusal decides; all refusals are reported to a person.
+Answers that cost a call (hook, blockers, lock) come last: `decide` returns ASK and is called again with the
+answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,23 +17,23 @@ from vllm_watch.settings.restart import RestartSettings
 ACT, OBSERVE, APPROVE, ASK, WAIT, REFUSE = "act", "observe", "approve", "ask", "wait", "refuse"
 
 CHECK_NAMES = (*(check.__name__ for check in (*CHECKS, *ASKED)), "approval")
-"""Values of the metric label `blocker`."""
+"""Every value of the metric label `blocker`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The guard's decision on a request."""
 
-    verdict: str
-    check: str | None  # for ASK: "hook" | "blockers" | "gang" | "lock"
+    verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
+    check: str | None  # that decided; for ASK: "hook" | "blockers" | "gang" | "lock"
     text: str
-    until_t: float | None = None
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    befores: Mapping[str, Before] = field(default_factory=dict)
+    until_t: float | None = None  # when to ask again
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
+    befores: Mapping[str, Before] = field(default_factory=dict)  # state decided on, by target
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:
-    """Deterministic; never raises."""
+    """Return the decision. Never raises; deterministic."""
     for checks in (CHECKS, ASKED):
         found = ((check.__name__, check(request, settings, facts)) for check in checks)
         refusals = {name: refusal for name, refusal in found if refusal is not None}
@@ -45,7 +48,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """None if one was refused: the lock is not taken needlessly."""
+    """Return the next question, or None if one was refused (so the lock is not taken needlessly)."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:
@@ -58,7 +61,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return "gang"
     if any(answer.allows is not True for answer in facts.gang):
         return None
-    # No lock for a dry run: another watcher may need it.
+    # A dry run takes no lock: another watcher may need it to act.
     acts = settings.mode == "auto" or request.person is not None
     if settings.lock.kind != "none" and acts and facts.lock is None:
         return "lock"
@@ -66,7 +69,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def final_decision(request: RestartRequest, settings: RestartSettings) -> Decision:
-    """Return the decision once all checks passed."""
+    """Return the decision for a request that passed all checks."""
     if settings.mode == "observe" and request.person is None:
         return Decision(OBSERVE, None, "it would be restarted now (mode observe)")
     if settings.mode == "approve" and request.person is None:

@@ -1,4 +1,4 @@
-"""Finds the hook kinds: adding one means adding a file."""
+"""Finds the restart hook kinds and builds hooks, so adding a kind means adding a file."""
 
 from types import ModuleType
 from typing import cast
@@ -12,12 +12,12 @@ _FOLDER = "vllm_watch.restart.hooks"
 
 
 def kinds() -> dict[str, ModuleType]:
-    """Return each kind's module, by configured name."""
+    """Return each kind's module, by its name in the configuration."""
     return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
 
 
 def make(kind: str, settings: HookSettings, tools: base.Tools) -> base.Hook:
-    """Raises WatchError if the kind is unknown."""
+    """Build the hook. Raises WatchError if the kind is unknown."""
     module = kinds().get(kind)
     if module is None:
         known = ", ".join(kinds())

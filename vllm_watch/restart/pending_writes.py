@@ -1,4 +1,8 @@
-"""Attempts that could not be written: after the call nothing stops one, and its result must reach the journal later."""
+"""Attempts that could not be written: held in memory, and written once the disk accepts them.
+
+After the call nothing stops an attempt, not even a full disk. Its result must reach the journal once there is
+space, or the attempt would stay open forever.
+"""
 
 from collections.abc import Iterable
 
@@ -11,19 +15,19 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Far more than can begin while the disk fails; then the oldest is dropped."""
+"""Far more than can begin while the disk fails; beyond it the oldest is dropped."""
 
 
 class PendingWrites:
-    """Holds each one's latest state until it is on disk."""
+    """Writes attempts to the journal; holds each one's latest state until it is on disk."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._pending: dict[str, Attempt] = {}
-        self._in_flight: set[str] = set()
+        self._pending: dict[str, Attempt] = {}  # by id
+        self._in_flight: set[str] = set()  # ids being written
 
     async def write(self, attempt: Attempt) -> None:
-        """Write; on JournalError, a later `flush` retries."""
+        """Write it. On JournalError, a later `flush` retries."""
         self.add(attempt)
         self._in_flight.add(attempt.id)
         try:
@@ -42,7 +46,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write until the disk refuses. Never raises JournalError."""
+        """Write pending attempts until the disk refuses. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

@@ -1,4 +1,4 @@
-"""Publishes each target's restart requests, blockers and attempts."""
+"""Publishes each target's restart requests, blockers, current attempt and past results."""
 
 import asyncio
 import time
@@ -34,10 +34,10 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Budgets and pauses change by time alone."""
+"""Longest interval between updates: budgets and pauses change by time alone."""
 
 SHOW_PAUSE_SECONDS = 0.2
-"""Groups simultaneous changes."""
+"""Pause that groups simultaneous changes."""
 
 
 class PlanPublisher:
@@ -47,15 +47,15 @@ class PlanPublisher:
         self, board: Board, targets: Targets, dispatcher: Dispatcher, controls: Controls,
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
-        self.people = False
-        self.attempts: tuple[Attempt, ...] | None = None  # last week's; None: unknown
+        self.people = False  # tokens exist, so people can send requests
+        self.attempts: tuple[Attempt, ...] | None = None  # of the last week; None: unknown
         self._board = board
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
         self._journal = journal
         self._schedule = schedule
-        self._trouble: str | None = None
+        self._trouble: str | None = None  # of the journal
 
     async def run(self) -> None:
         while True:
@@ -140,7 +140,7 @@ class PlanPublisher:
 def budget_remaining(
     settings: RestartSettings, attempts: Sequence[Attempt] | None, now_t: float
 ) -> int | None:
-    """Hourly and daily; None if unknown."""
+    """Return how many restarts the hourly and daily budgets leave; None if unknown."""
     if attempts is None:
         return None
     times = [each.acted_t for each in attempts if each.spent]
@@ -156,6 +156,7 @@ def _paused(pause: Pause | None) -> Paused | None:
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:
+    """`text`: its stage, or its result."""
     return AttemptShown(
         id=attempt.id, state=attempt.state, trigger=attempt.trigger, reason=attempt.reason,
         actor=attempt.actor, hook=attempt.hook, text=text, incident_id=attempt.incident_id,

@@ -10,22 +10,22 @@ from vllm_watch.signals.records import TargetSignals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One server process in one scrape; empty means unknown."""
+    """One server process in one scrape. None and empty mean unknown."""
 
     address: str = ""  # host:port
     pod: str = ""  # NAMESPACE/NAME
     pids: tuple[int, ...] = ()  # of its engines on this host, ascending
-    start_time: float | None = None  # Unix seconds; the last process that answered
-    restarts: int | None = None  # counter resets, all engines; None: never scraped
-    up: bool = False
+    start_time: float | None = None  # Unix seconds; of the last process that answered
+    restarts: int | None = None  # counter resets seen, over all engines; None: never scraped
+    up: bool = False  # in this scrape
     version: str | None = None
-    models: tuple[str, ...] = ()  # from /v1/models: served model, then adapters
+    models: tuple[str, ...] = ()  # from /v1/models: the served model, then adapters
 
     @classmethod
     def of(
         cls, target: Target | None, signals: TargetSignals | None, pids: Iterable[int] = ()
     ) -> "Process":
-        """Return the last scrape's process."""
+        """Return the process in the target's last scrape."""
         engines = {} if signals is None else signals.engines
         counted = [engine.restarts for engine in engines.values()]
         return cls(
@@ -45,7 +45,10 @@ class Process:
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return None if unknown. While nothing answers, assume the last process."""
+        """Return whether `now`, of a later scrape, is this process; None if unknown.
+
+        While nothing answers, assume the last process that did.
+        """
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

@@ -1,11 +1,14 @@
-"""One attempt to restart a server, or a gang.
+"""One attempt to restart a server, or a gang, from the intent on disk to the verified result.
 
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is ahead of the action: `intent` was certainly not called, `calling` may have been, and is never called again.
-A scrape begun after the drain must find the process decided on. After the call a disk error only delays the record (pending_writes.py).
-Ranks of a gang wait for each other at start: one `calling`, hooks called together."""
+The disk is always ahead of the action: a watcher that dies leaves an `intent` (certainly not called) or a `calling`
+(may have been called, never again). The hook is called only for the process decided on: a scrape that begins after the
+drain must find it. After the call a disk error does not end the attempt: its result is written later (pending_writes.py).
+
+Ranks of a gang wait for each other at start, so their hooks are called together; one `calling` covers all.
+"""
 
 import asyncio
 import contextlib
@@ -38,21 +41,22 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Certainly without effect: a supervisor is busy for seconds."""
+"""Retries of a call that certainly did nothing: a supervisor stays busy for seconds."""
 
 RETRY_SECONDS = 5.0
+"""Delay before a retry."""
 
 EVIDENCE_SECONDS = 30.0
-"""Parts collected by then are kept."""
+"""Limit of the restart's delay by evidence; parts collected by then are kept."""
 
 DRAIN_POLL_SECONDS = 0.5
-"""Scrapes come at their own pace."""
+"""Interval of the drain check; scrapes come at their own pace."""
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""While verifying; then only time is judged."""
+"""Longest wait for a scrape while verifying; after that only time is judged."""
 
 BLIND_SECONDS = 1.0
-"""Between waits without a scrape."""
+"""Shortest time between two waits without a scrape, however they end."""
 
 _DID_NOTHING = (FAILED, REFUSED)
 
@@ -61,14 +65,14 @@ _UNSEEN = TargetSignals(
 )
 
 Recheck = Callable[[], Awaitable[str | None]]
-"""Asks guard and lock; returns a refusal or None."""
+"""Asks the guard and the lock again; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Returns a change since the decision, by reload or requester."""
+"""Returns a change since the decision, by a reload or the requester, or None."""
 
 
 def unchanged() -> str | None:
-    """The default."""
+    """The default: nothing changed."""
     return None
 
 
@@ -80,10 +84,10 @@ class Restart:
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
         self.attempt = attempt
-        self.stage = attempt.text
-        self.hook_seconds = 0.0
-        self.stopping = False
-        self.idle = asyncio.Event()
+        self.stage = attempt.text  # current activity
+        self.hook_seconds = 0.0  # timeout of the running hooks
+        self.stopping = False  # True: call no more hooks
+        self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
         self._settings = settings
         self._targets = targets
@@ -91,10 +95,10 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""
+        self._not_restarted = ""  # gang members that were not restarted
 
     async def intend(self) -> None:
-        """Raises JournalError: nothing was done, and nothing may be."""
+        """Write the intent. Raises JournalError: nothing was done, and nothing may be."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
@@ -102,7 +106,7 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
-        """Return the finished attempt."""
+        """Carry out the intent; return the finished attempt."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - part of every intent
         try:
@@ -115,6 +119,8 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
+        """Call the hooks if still allowed; return the attempt if nothing was restarted."""
+
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
 
@@ -124,13 +130,13 @@ class Restart:
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Writing takes time; the machine may have been suspended.
+            # Writing takes time, and the machine may have been suspended.
             against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # A new process without requests cannot show progress.
+            # Before verification: a new process without requests cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
@@ -149,19 +155,19 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Verify an earlier run's attempt: no hook is called again."""
+        """Resume the verification of an earlier run's attempt; the hook is not called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
     async def wait_for_hooks(self) -> None:
-        """Wait up to their timeout."""
+        """Wait for running hooks, up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """Uncertain if a hook was called."""
+        """End the attempt now: uncertain if a hook was called."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
@@ -202,7 +208,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """No answer is a refusal."""
+        """Scrape all again and ask again; return the refusal. No answer is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -219,11 +225,11 @@ class Restart:
             return f"the last check broke: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """The one place that compares."""
+        """Return a change since the decision: the one place that compares them."""
         against = changed()
         if against is not None:
             return against
-        # Incidents check whether the last scrape, even failed, found them.
+        # Incidents already check whether the last scrape, even a failed one, found them.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -274,7 +280,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted; half a gang cannot serve.
+            # Other members were restarted: the original trouble is gone, and half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()
@@ -310,7 +316,8 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without scrapes only time counts, and only while this watcher ran.
+                    # Without scrapes, only time counts, and only while this watcher ran: nothing was
+                    # seen while it was away.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
@@ -338,7 +345,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """A disk error is logged; memory has the state."""
+        """Change state; a disk error is only logged, and the state held in memory."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -1,6 +1,8 @@
-"""Restarts at set times: a due schedule becomes a request; the guard decides.
+"""Restarts at set times: reports due schedules, and checks their conditions.
 
-The wall clock is read every second, so a changed clock triggers due schedules."""
+A due schedule becomes a request; the guard decides. The wall clock is read every second, so that a changed clock
+triggers due schedules.
+"""
 
 import asyncio
 import random
@@ -19,7 +21,7 @@ _log = structlog.get_logger()
 
 TICK_SECONDS = 1.0
 
-Due = Callable[[str, ScheduleSettings], None]
+Due = Callable[[str, ScheduleSettings], None]  # with the target's name
 Since = Callable[[str, ScheduleSettings], float]  # Unix seconds: earlier times do not count
 
 
@@ -29,27 +31,28 @@ class _Timer:
     schedule: ScheduleSettings
     zone: str
     due_t: float | None = None  # None: never again
-    at_t: float = 0.0
+    at_t: float = 0.0  # due_t with jitter
 
     def wait_for_next(self, after_t: float) -> None:
+        """Set the first due time after `after_t`."""
         self.due_t = next_due(self.schedule, self.zone, after_t)
         jitter_s = random.uniform(0.0, self.schedule.jitter_seconds)  # noqa: S311 - spreads a fleet
         self.at_t = (self.due_t or 0.0) + jitter_s
 
 
 class Schedule:
-    """They fall due only between `start` and `stop`."""
+    """The due times of all targets' schedules; they pass only between `start` and `stop`."""
 
     def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
-        """`due` runs on the event loop: it must not block."""
-        self.fell_due: dict[tuple[str, str], float] = {}
+        """`due` is called on the event loop; it must not block."""
+        self.fell_due: dict[tuple[str, str], float] = {}  # by target and schedule: last due time
         self._due = due
         self._since = since
         self._timers: dict[str, _Timer] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Needs a running event loop."""
+        """Start the timers. Needs a running event loop."""
         self._task = asyncio.create_task(self._run(), name="schedules")
 
     def stop(self) -> None:
@@ -57,7 +60,7 @@ class Schedule:
             self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
-        """An unchanged one keeps its next time."""
+        """Replace all schedules; an unchanged one keeps its next time."""
         before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:
@@ -69,7 +72,7 @@ class Schedule:
                 self._timers[made_of] = timer
 
     def next_t(self, target: str) -> float | None:
-        """Unix seconds; None: never."""
+        """Return when the target's next restart falls due (Unix seconds), or None."""
         times = [
             each.at_t for each in self._timers.values() if each.target == target and each.due_t
         ]
@@ -84,7 +87,7 @@ class Schedule:
                     _log.exception(
                         "schedule_broke", target=timer.target, schedule=timer.schedule.name
                     )
-                await asyncio.sleep(0)  # a whole fleet may have missed one night
+                await asyncio.sleep(0)  # a whole fleet may have missed the same night
             await asyncio.sleep(TICK_SECONDS)
 
     def _check(self, timer: _Timer, now_t: float) -> None:
@@ -97,9 +100,9 @@ class Schedule:
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
-    """Return why the conditions do not hold. Unknown values fail."""
+    """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
     if schedule.uptime_seconds_min:
-        # While nothing answers, it may be a dead process's.
+        # While nothing answers, the known start may be a dead process's.
         if signals is None or not signals.up or signals.process_start_time is None:
             return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time

@@ -1,4 +1,7 @@
-"""The targets that may be restarted, and restarts in progress. State comes from the board, which people also see."""
+"""The targets that may be restarted, and the restarts in progress.
+
+All state is read from the board, which people also see; anything unknown there is unknown here.
+"""
 
 import asyncio
 import time
@@ -19,20 +22,22 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
-"""An overloaded engine serves, at its limit."""
+"""States in which an engine serves; an overloaded one is at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's scrape is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""Budgets need a day, breakers the last attempt; extended by the oldest open incident's age."""
+"""History given to the guard: budgets need a day, breakers the last attempt. Extended by the age of the oldest open
+incident, so attempts for it stay known."""
 
 SCRAPE_SECONDS = 60.0
-"""Beyond two intervals: a hanging server takes up to 30 s, and a scrape may have begun too early."""
+"""Wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and a running scrape may have begun too
+early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""This long without a tick: the process was suspended."""
+"""Interval of the event loop's ticks; after this long without one, the process was suspended."""
 
 
 @dataclass(slots=True)
@@ -55,8 +60,8 @@ class Targets:
         self._next_scrapes: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
-        self._ticked_s: float | None = None  # monotonic; None: not running
-        self._resumed_s = float("-inf")  # monotonic: end of the last suspension
+        self._ticked_s: float | None = None  # monotonic; None: tick() does not run
+        self._resumed_s = float("-inf")  # monotonic: end of this process's last suspension
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         known, self.managed = self.managed, {}
@@ -67,7 +72,7 @@ class Targets:
             self.mark_changed(target.name)
         for gone in known.keys() - self.managed.keys():
             self._gates.forget(gone)
-            self._wake(gone)
+            self._wake(gone)  # no more scrapes
 
     def scraped(self, name: str) -> None:
         signals = self.signals(name)
@@ -81,7 +86,7 @@ class Targets:
             event.set()
 
     async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
-        """Return False on timeout."""
+        """Wait for the next scrape to end; return False on timeout."""
         event = self._next_scrapes.setdefault(name, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -91,7 +96,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """A scrape begun after `since_s` (monotonic); False on timeout or if the target is gone."""
+        """Wait for a scrape that began after `since_s` (monotonic); return False on timeout or if the target is gone."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds
@@ -105,13 +110,15 @@ class Targets:
             entry = self._board.targets.get(name)
         return False
 
+    # --- from the board
+
     def signals(self, name: str) -> TargetSignals | None:
-        """Return the last scrape; None before the first."""
+        """The last scrape; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """Return the last scrape's, else the last that answered."""
+        """The process in the last scrape, or the last that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -119,11 +126,11 @@ class Targets:
         return Process.of(target, self.signals(name), pids)
 
     def before(self, name: str) -> Before:
-        """Return the state in the last scrape."""
+        """Return the target's state in the last scrape, for the attempt."""
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the last scrape did not find the process. `silence_counts`: one that no longer answers may be gone."""
+        """Return why the last scrape did not find the process decided on, or None. `silence_counts`: one that answered before and does not now may be gone."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -135,7 +142,7 @@ class Targets:
         return None
 
     async def tick(self) -> None:
-        """Detect suspensions of this process."""
+        """Detect suspensions of this process, until cancelled."""
         while True:
             self._notice_suspension()
             self._ticked_s = time.monotonic()
@@ -147,7 +154,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Return why the last scrape is not current; of the target or the incident's."""
+        """Return why the last scrape, of the target or the incident's target, is not current, or None."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -164,7 +171,7 @@ class Targets:
         return None
 
     def incident(self, incident_id: str | None) -> Incident | None:
-        """Return None if unknown or ended long ago."""
+        """Return the incident; None if it is unknown or ended long ago."""
         return None if incident_id is None else self._board.incidents.find(incident_id)
 
     def incidents(self) -> list[Incident]:
@@ -173,7 +180,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return those of the last scrape, with the host's that advise restarting it."""
+        """Return the kinds of incidents found in the last scrape, with the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -181,11 +188,12 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return health without its data-parallel engines and gang, which go down with it."""
+        """Return the group's health without the target's data-parallel engines and gang, which go down with it."""
         own = self.managed.get(name)
         if own is None:
             return None
         engine, gang = self.same_engine(name), self.gang(name)
+        # A gang counts as one.
         healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
             if other in engine or other in gang or managed.target.group != own.target.group:
@@ -210,7 +218,7 @@ class Targets:
         )
 
     def startup_seconds(self, name: str) -> float | None:
-        """Return its longest recent start, else its group's; None if unseen."""
+        """Return the longest recent start of the target, else of its group; None if unseen."""
         own, signals = self.managed.get(name), self.signals(name)
         if own is None:
             return None
@@ -225,7 +233,7 @@ class Targets:
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        """Return None if no reason is known."""
+        """Return why its start cannot succeed; None if no reason is known."""
         signals = self.signals(name)
         found = None if signals is None else signals.start_failure
         if found is not None and found.deterministic:
@@ -238,8 +246,10 @@ class Targets:
         )
         return next(loops, None)
 
+    # --- identities
+
     def gang(self, name: str) -> tuple[str, ...]:
-        """Restarted with this one, without itself."""
+        """Return the other targets that are restarted with this one."""
         own = self.managed.get(name)
         if own is None or not own.target.gang:
             return ()
@@ -253,7 +263,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """Return its engine's names: same address, pod and port, or PID."""
+        """Return all names of the target's engine: same address, pod and port, or PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -267,12 +277,12 @@ class Targets:
         )
 
     def history_since_t(self, now_t: float) -> float:
-        """Unix time; earlier attempts do not count."""
+        """Return the Unix time before which attempts do not count."""
         opened = (each.opened_t for each in self.incidents())
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the group, and of its engine or address under other names, renamed."""
+        """Return attempts of the target's group, and of its engine or address under another name; the engine's renamed to the target."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -292,8 +302,10 @@ class Targets:
             or each.address in addresses - {""}
         )
 
+    # --- actions in progress
+
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
-        """Begin, or end if `attempt` is given."""
+        """Mark the begin of a restart, or its end if `attempt` is given."""
         managed = self.managed.get(name)
         if managed is not None:
             managed.restarting = attempt is None
@@ -301,7 +313,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """Expect silence while the hook stops it."""
+        """Have judgement expect the server's silence while the hook stops it."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:
@@ -317,12 +329,12 @@ class Targets:
             self.mark_changed(name)
 
     def mark_changed(self, name: str) -> None:
-        """Publish its restart section."""
+        """Have the target's restart section published."""
         self._changed.add(name)
         self._change.set()
 
     async def changes(self, timeout_seconds: float) -> set[str]:
-        """Return changed targets' names; all after the timeout."""
+        """Wait for changes and return the targets' names; all after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._change.wait()
@@ -341,12 +353,13 @@ def _is_fresh(entry: TargetEntry) -> bool:
 
 
 def another(process: Process) -> str:
-    """Name it in a sentence."""
+    """Return a sentence about the process that replaced the expected one."""
     since = "" if process.start_time is None else f" since {clock(process.start_time)}"
     return f"another process {'serves' if process.up else 'ran'}{since}"
 
 
 def _missing(attempt: Attempt) -> str | None:
+    """Return why the server should be back, after an attempt that did not help."""
     if attempt.state != "did_not_help":
         return None
     return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

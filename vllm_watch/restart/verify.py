@@ -1,7 +1,9 @@
-"""Verifies a restart. Pure.
+"""Verifies a restart: follows the server after the call until the result is known. Pure.
 
-It helped if another healthy process reaches its fresh throughput or, without traffic, if nothing is wrong for `settle_seconds`. It did not
-if the old process keeps running, no new one serves within the start-up time, or the trouble is back."""
+It helped if another healthy process serves at its fresh throughput or, without traffic to measure, if nothing is
+wrong until `settle_seconds` have passed. It did not help if the old process keeps running, if no new one serves
+within the engine's start-up time, or if the trouble is back.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -15,38 +17,40 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""At equal load; below, throughput_collapse reacts (signals/baseline.py)."""
+"""Throughput at equal load, of a fresh engine's, that counts as fresh; below, throughput_collapse begins to react
+(signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""Twice the longest default grace of hooks."""
+"""The old process may answer this long after the hook: twice the longest default grace of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""Factor over the longest start seen: another page cache, another node."""
+"""A start may take this multiple of the longest seen: another page cache, another node."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Least time for a start: most models load in one to three minutes; on a busy host twice a start of seconds is normal. `engine_down` waits as long."""
+"""Least time allowed for a start, with the old process's end: most models load in one to three minutes, and twice a
+start of seconds is normal on a busy host. `engine_down` waits as long for starts made by others."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """State from one scrape; in the journal with the intent."""
+    """The server's state when the restart was decided, from one scrape; in the journal with the intent."""
 
     process: Process
     throughput_ratio: float | None = None  # of fresh; 0.0: no steps; None: unknown
-    kinds: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()  # of the incidents that fired
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kinds": sorted(self.kinds)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Load, also from 0.1; raises TypeError or KeyError if malformed."""
+        """Load a journal entry, also of 0.1; raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
-        else:
+        else:  # 0.1
             process = Process(start_time=kept["process_start_time"], restarts=kept["restarts"])
         return cls(process=process, throughput_ratio=ratio, kinds=kinds)
 
@@ -54,7 +58,7 @@ class Before:
 def before(
     signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
 ) -> Before:
-    """`process`: as known beyond `signals`."""
+    """Return the state before a restart; `process`: as known from other sources than `signals`."""
     process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
@@ -67,7 +71,7 @@ def before(
 
 
 def befores(attempt: Attempt) -> dict[str, Before] | None:
-    """Return states by target; None if unknown."""
+    """Return the states before an attempt, by target; None if unknown."""
     if attempt.before is None:
         return None
     kept = {attempt.target: attempt.before, **(attempt.gang or {})}
@@ -79,7 +83,7 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress after one scrape."""
+    """State of the verification after one scrape."""
 
     text: str
     outcome: str | None = None  # HELPED | DID_NOT_HELP; None: unknown yet
@@ -92,19 +96,19 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds`: longest known start; replaces `settings.start_seconds`."""
+        """`startup_seconds`: the longest known start of this engine; replaces `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds
         if startup_seconds is not None:
             least = min(settings.start_seconds, STARTUP_SECONDS_MIN)
             self._start_seconds = max(least, STARTUP_TOLERANCE * startup_seconds)
-        self._served_s: float | None = None  # after the call
+        self._served_s: float | None = None  # after the call: when the new process began to serve
 
     def update(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]
     ) -> Progress:
-        """One scrape, begun after the call, `since_s` seconds after it."""
+        """Judge one scrape, `since_s` seconds after the call. It must have begun after the call."""
         late = since_s >= self._start_seconds
         if not signals.up:
             self._served_s = None
@@ -171,6 +175,6 @@ class Verification:
 
 
 def _ratio(signals: TargetSignals) -> float | None:
-    """The worst engine's, at equal load; None if unknown."""
+    """The worst engine's throughput at equal load, relative to fresh; None if unknown."""
     ratios = (engine.throughput_ratio for engine in signals.engines.values())
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCpu:
-    """One engine's processes at one poll. Counters begin at any value, and restart with the processes or the watcher."""
+    """One engine's processes at one poll. `None` is unknown. Counters start at an unknown value, and restart with the
+    engine's processes or the watcher."""
 
     engine: str
     waited_seconds: float
-    """Per poll the longest wait of a thread, runnable without a CPU; summed."""
+    """Sum over polls of the longest wait of a thread: runnable, but without a CPU."""
 
-    pid: int | None = None  # of the thread that waited longest since the last poll
-    name: str | None = None  # title: "VLLM::EngineCore"
-    core: str | None = None  # title: "VLLM::EngineCore_DP1 (PID 20)"
-    stopped: str | None = None  # by a signal or a debugger; with its PID
-    quota_periods: float | None = None  # of the nearest cgroup's CPU limit; None: none
-    throttled_periods: float | None = None  # the limit was used up
+    pid: int | None = None  # the process of the thread that waited longest since the last poll
+    name: str | None = None  # its title: "VLLM::EngineCore"
+    core: str | None = None  # the engine core with its PID: "VLLM::EngineCore_DP1 (PID 20)"
+    stopped: str | None = None  # a process stopped by a signal or a debugger, with its PID
+    quota_periods: float | None = None  # of the nearest cgroup with a CPU limit; None: no limit
+    throttled_periods: float | None = None  # periods in which the limit was used up

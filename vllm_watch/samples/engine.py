@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from vllm_watch.samples.record import record, short_record
 
-Labelled = Mapping[str, float]
+Labelled = Mapping[str, float]  # value of one label (finished_reason, source, …) → value
 
 
 @short_record
@@ -13,19 +13,24 @@ class Histogram:
 
     count: float
     sum: float | None
-    bounds: tuple[float, ...] = ()  # ascending, the last is +Inf; they differ between releases
+    bounds: tuple[
+        float, ...
+    ] = ()  # upper bounds, ascending, the last is +Inf; they differ between releases
     cumulative: tuple[float, ...] = ()  # observations at or under each bound
 
 
 @record
 class EngineSample:
-    """One engine's gauges, counters and histograms, as in the reading contract.
+    """Gauges, counters since start (no unit: a count) and histograms of one engine.
 
-    `None`: not offered. Fields without vLLM's `engine` label are on each engine.
+    Names as in the published reading contract. `None`: this engine does not offer the field (its version lacks it, or
+    the feature is off), which differs from 0. A field without an `engine` label in vLLM (http, cache_config_info of old
+    versions) is repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
     model_name: str | None = None
+    # scheduler
     requests_running: float | None = None
     requests_waiting: float | None = None
     requests_waiting_by_reason: Labelled | None = None
@@ -34,12 +39,13 @@ class EngineSample:
     cpu_cache_usage: float | None = None  # ratio, 0 to 1
     preemptions: float | None = None
     engine_sleep_state: Labelled | None = None  # 1: awake, weights_offloaded, discard_all
+    # work
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
     generation_tokens: float | None = None
     total_tokens: float | None = None
     request_success: Labelled | None = None  # by finished_reason, including aborts and errors
     iteration_tokens: Histogram | None = None  # tokens per step: its count counts steps
-    engine_steps: float | None = None  # over all API servers
+    engine_steps: float | None = None  # of the scheduler, over all API servers
     last_engine_iteration: float | None = None  # Unix seconds
     prompt_tokens_by_source: Labelled | None = None
     prompt_tokens_cached: float | None = None
@@ -58,6 +64,7 @@ class EngineSample:
     inference_time: Histogram | None = None
     model_forward_time: Histogram | None = None
     model_execute_time: Histogram | None = None
+    # requests' sizes
     request_prompt_tokens: Histogram | None = None
     request_generation_tokens: Histogram | None = None
     request_max_num_generation_tokens: Histogram | None = None
@@ -66,6 +73,7 @@ class EngineSample:
     request_params_max_tokens: Histogram | None = None
     request_num_preemptions: Histogram | None = None
     request_prefill_kv_computed_tokens: Histogram | None = None
+    # caches
     prefix_cache_hit_rate: float | None = None  # ratio; -1 if prefix caching is off (V0)
     cpu_prefix_cache_hit_rate: float | None = None
     prefix_cache_queries: float | None = None  # blocks up to vLLM 0.8.5.post1, tokens from 0.9.0
@@ -79,11 +87,12 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # From other servers, or from below the GPU; without the common prefix
-    kv_failures: Labelled | None = None  # failed or late
-    kv_transfers: Labelled | None = None
-    operations_in_flight: Labelled | None = None  # sleep, wake, weight updates
-    lora_requests_info: Mapping[str, str] | None = None  # the newest series
+    # KV from other servers, or from below the GPU; by family, without the common prefix
+    kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
+    kv_transfers: Labelled | None = None  # successful ones
+    operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
+    # LoRA and speculative decoding
+    lora_requests_info: Mapping[str, str] | None = None  # the newest series; its value is its time
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
     spec_num_emitted_tokens: float | None = None
@@ -91,12 +100,14 @@ class EngineSample:
     spec_accepted_per_pos: Labelled | None = None
     spec_draft_acceptance_rate: float | None = None
     spec_efficiency: float | None = None
+    # estimates and old gauges
     estimated_flops_per_gpu: float | None = None
     estimated_read_bytes_per_gpu: float | None = None
     estimated_write_bytes_per_gpu: float | None = None
     avg_prompt_throughput: float | None = None  # tokens per second
     avg_generation_throughput: float | None = None  # tokens per second
-    http_responses: Labelled | None = None  # by class, over all handlers
+    # the API server in front
+    http_responses: Labelled | None = None  # by status class, over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = None  # Unix seconds; of the API server
     created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
@@ -113,10 +124,11 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""Of a watched engine only these are read: the other histograms are half of a sample's cost."""
+"""The fields used by anything but `vllm-watch read`. Only these are read of a watched engine (the recording has all):
+the other histograms are half of a sample, and cost as much to create and free."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
-"""Judged by count and sum only: a watched engine has no `cumulative`."""
+"""Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""
 
 
 FAILED = "error"
@@ -124,6 +136,6 @@ FAILED = "error"
 
 
 def served(sample: EngineSample) -> float | None:
-    """Return the requests since start that did not end by a failure of the engine."""
+    """Return the requests that ended without a failure of the engine, since its start."""
     ends = sample.request_success
     return None if ends is None else sum(ends.values()) - ends.get(FAILED, 0.0)

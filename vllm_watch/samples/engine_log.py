@@ -9,12 +9,13 @@ class StartFailure:
     """The cause of a failed start or a crash."""
 
     failure: str  # a class of vllm-watch diagnose
-    deterministic: bool  # the next start would fail the same way
+    deterministic: bool  # the next start would fail the same way if nothing changes
     root_cause_line: str | None = None
     explanation: str = ""
-    sentence: str = ""  # not published
+    sentence: str = ""  # short form; not published
 
     def published(self) -> Mapping[str, object]:
+        """Return the fields for the status and recordings."""
         return {
             "class": self.failure,
             "deterministic": self.deterministic,

@@ -21,15 +21,15 @@ class GpuSample:
     power_limit_watts: float | None = None
     sm_clock_hz: float | None = None
     sm_clock_max_hz: float | None = None
-    throttle_reasons: tuple[str, ...] | None = None  # NVML's: "sw_thermal_slowdown"
-    xid_errors: tuple[int, ...] | None = None  # since the last poll
-    ecc_uncorrected: int | None = None  # volatile: since the driver was loaded
+    throttle_reasons: tuple[str, ...] | None = None  # NVML's names, as in "sw_thermal_slowdown"
+    xid_errors: tuple[int, ...] | None = None  # Xid codes since the last poll
+    ecc_uncorrected: int | None = None  # volatile count, since the driver was loaded
     remapped_rows_pending: bool | None = None
     remapped_rows_failed: bool | None = None
     mig_parent_uuid: str | None = None
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
-    lost: bool | None = None  # fell off the bus (NVML: GPU_IS_LOST)
+    lost: bool | None = None  # fell off the bus (NVML: GPU_IS_LOST); other fields are unknown then
     processes: tuple[ProcessSample, ...] | None = None
     processes_complete: bool | None = None  # all of the host's, not only of our PID namespace
 
@@ -38,11 +38,12 @@ class GpuSample:
 class GpuReading:
     """One poll of all GPUs of this host.
 
-    `status`: "ok" (perhaps no GPU), "no_driver" (normal without GPUs), "hung" (no answer in time; `gpus` is None), "error" (see `text`).
+    `status`: "ok" (gpus may be empty: no GPU visible), "no_driver" (a machine without GPUs: normal),
+    "hung" (the driver did not answer within the deadline; `gpus` is None), "error" (see `text`).
     """
 
     status: str
-    text: str = ""
+    text: str = ""  # the cause, if the status is not "ok"
     t: float = 0.0  # Unix seconds
     duration_s: float = 0.0
     driver_version: str | None = None

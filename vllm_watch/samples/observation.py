@@ -12,11 +12,13 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""`watcher`: the watcher could not send the request, or did not run when the response came."""
+"""The last, `watcher`: the watcher could not send the request, or did not run when the response came. It implies
+nothing about the server."""
 
 
 SCALING = "HTTP 503: vLLM reports that it is scaling"
-"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this, `/health` too."""
+"""Error of a call that vLLM rejected: while it changes its number of data-parallel ranks (elastic expert parallelism),
+every path responds like this, `/health` too."""
 
 
 @record
@@ -24,26 +26,27 @@ class Call:
     """The outcome of one HTTP call."""
 
     outcome: str  # one of OUTCOMES
-    status: int | None = None
-    error: str | None = None
-    latency_s: float = 0.0  # to the last byte, or to the failure
-    kept: bool = False  # the same process of the server answered
+    status: int | None = None  # HTTP status, if there was a response
+    error: str | None = None  # message, if the outcome is not "ok"
+    latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+    kept: bool = False  # on a reused connection: the same process of the server answered
 
     @property
     def scaling(self) -> bool:
+        """True if vLLM rejected it while scaling elastically."""
         return self.error == SCALING
 
 
 @record
 class ServerSample:
-    """The API server's process and the server as a whole."""
+    """The API server's process and the server as a whole, without its engines."""
 
-    version: str | None = None  # from /version
+    version: str | None = None  # vLLM's, from /version
     models: tuple[str, ...] | None = None  # from /v1/models
-    max_model_len: int | None = None  # the first model's
+    max_model_len: int | None = None  # tokens, of the first model
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
-    recovering: str | None = None  # fault, from /fault_tolerance/status
+    recovering: str | None = None  # fault awaiting recovery, from /fault_tolerance/status
     process_start_time: float | None = None  # Unix seconds
     process_open_fds: float | None = None  # the only sign of demand while an engine hangs
     process_cpu_seconds: float | None = None
@@ -55,11 +58,11 @@ class Reading:
     """One /metrics body in our fields."""
 
     vllm: bool  # it has vLLM's series
-    why_not: str | None = None
+    why_not: str | None = None  # message, if it has none
     engine_kind: str | None = None  # "V0" | "V1"
-    engines: tuple[EngineSample, ...] = ()
+    engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
-    unknown_families: tuple[str, ...] = ()  # vLLM's, without a field of ours
+    unknown_families: tuple[str, ...] = ()  # vLLM's families without a field of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +75,9 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is 429 or 503, "refused" our mistake or the server's limit, "failed"
-the server's error, and "unreached" never got there."""
+"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is an answer (429, 503),
+"refused" our mistake or the server's limit (wrong key or model name, no such endpoint), "failed" an error of the
+server, and "unreached" never got there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +87,16 @@ class CanaryCall:
     ok: bool
     latency_s: float
     error: str | None = None
-    outcome: str | None = None  # None in old recordings
-    engine: str | None = None  # None: any
+    outcome: str | None = None  # one of CANARY_OUTCOMES; None in old recordings
+    engine: str | None = None  # the addressed data-parallel engine; None: any
 
 
 @record
 class Observation:
-    """One poll of one target. `t` is Unix time and may step: use `monotonic_s` for intervals."""
+    """One poll of one target.
+
+    `t` is Unix time and may step; `monotonic_s`, if known, never does: use it for intervals.
+    """
 
     t: float
     target: str  # URL in recordings, name elsewhere
@@ -97,9 +104,9 @@ class Observation:
     scrape: Call
     health: Call | None = None  # None: not polled this time
     reading: Reading | None = None  # None: the scrape failed
-    gpus: tuple[GpuSample, ...] | None = None  # None: unknown; (): no GPUs
+    gpus: tuple[GpuSample, ...] | None = None  # None: unknown or not polled; (): no GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None
-    start_failure: StartFailure | None = None  # None also if no log is followed
-    cpu: tuple[EngineCpu, ...] | None = None  # None: no engine has visible processes
-    attention_backend: str | None = None  # from its log
+    start_failure: StartFailure | None = None  # from its log; None: none, or no log is followed
+    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes; None: of none
+    attention_backend: str | None = None  # its kernels, from its log

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 class ProcessSample:
     """A process that holds GPU memory. `None` is unknown (e.g. hidden by a PID namespace), never zero."""
 
-    pid: int  # NVML's: the host's, also inside a container
-    used_bytes: int | None = None  # NVML hides it in some containers and under MIG
+    pid: int  # from NVML: the host's PID, also inside a container
+    used_bytes: int | None = None  # VRAM; NVML hides it in some containers and under MIG
     type: str | None = None  # "compute" | "graphics" | "mps"
-    name: str | None = None  # comm: "VLLM::EngineCore", at most 15 bytes
+    name: str | None = None  # comm: the process title, e.g. "VLLM::EngineCore", at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
-    state: str | None = None  # of /proc/PID/stat: R S D Z T t X I
+    state: str | None = None  # the letter of /proc/PID/stat: R S D Z T t X I
     create_time: float | None = None  # Unix seconds
     cpu_seconds: float | None = None  # user + system since start
     sm_utilization_ratio: float | None = None  # 0 to 1, over the driver's last sampling period
@@ -22,11 +22,11 @@ class ProcessSample:
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
     mps: bool | None = None
-    pid_local: int | None = None  # in our own namespace
-    ancestors: tuple[str, ...] | None = None  # the parent's first; () without a parent
+    pid_local: int | None = None  # PID in our own namespace, if translated
+    ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
     left_behind: bool | None = None  # group leader gone, parent in another group
 
     @property
     def pid_here(self) -> int:
-        """NVML may report the host's PID."""
+        """PID as in our /proc, if known: NVML may report the host's."""
         return self.pid_local or self.pid

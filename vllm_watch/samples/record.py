@@ -1,6 +1,7 @@
-"""Decorators for records created at every poll of every target: cheap, and immutable for the type checker only.
+"""Decorators for records created at every poll of every target: immutable by type, and cheap.
 
-`@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4 here.
+`@dataclass(frozen=True)` assigns each field through `object.__setattr__`: 15 µs for one EngineSample, against 4 here.
+Only the type checker enforces that these records are frozen.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ def record(cls: type[T]) -> type[T]:
 
 @dataclass_transform(frozen_default=True)
 def short_record(cls: type[T]) -> type[T]:
-    """Make a record with fields that may be positional."""
+    """Make a record with few fields, which may be positional."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 def changed(record: T, **values: Any) -> T:
-    """Like `dataclasses.replace`, in half the time."""
+    """Return a copy with other values, like `dataclasses.replace` in half the time."""
     cls: Any = record.__class__
     names, take = _taken(cls)
     copy: T = cls(**dict(zip(names, take(record), strict=True)) | values)
@@ -33,7 +34,7 @@ def changed(record: T, **values: Any) -> T:
 
 
 def completed(record: T, **values: Any) -> T:
-    """In place: only for a record's creator, before sharing it."""
+    """Set values in place: only for the creator of a record, before sharing it."""
     for name, value in values.items():
         setattr(record, name, value)
     return record

@@ -1,1 +1,1 @@
-"""The sections of the configuration, with defaults, reasons and validation."""
+"""The sections of the configuration: models with defaults, reasons and validation."""

@@ -27,7 +27,7 @@ class TokenSettings(Settings):
     """Its owner: a slug, unique."""
 
     file: FilePath
-    """The token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
+    """File with the token (at least 16 characters), reread when it changes; readable only by vllm-watch."""
 
     may: tuple[Right, ...] = RIGHTS
     """Its rights.
@@ -36,7 +36,7 @@ class TokenSettings(Settings):
 
 
 class ApiSettings(Sections):
-    """Endpoints that change something do not exist without tokens."""
+    """Access to the HTTP API. Endpoints that change something do not exist without tokens."""
 
     hosts: tuple[str, ...] = Field((), max_length=100)
     """Host names that requests may use, besides loopback names and IP addresses. Unset: any, if it listens on a network address.

@@ -1,4 +1,8 @@
-"""The base of every settings model. Strict: YAML 1.1 reads `on` as true and `5s` as text, and a misspelt key would leave a default in force."""
+"""The base of every settings model: strictness, scalar types, and errors with a remedy.
+
+Reasons for the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a misspelt key would silently
+leave a default in force.
+"""
 
 import math
 import re
@@ -21,8 +25,8 @@ from pydantic_core import PydanticCustomError
 
 from vllm_watch.support.redaction import redacted, without_path
 
-_QUOTED_CHARACTERS_MAX = 80  # fits on one line
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: paths, labels, objects
+_QUOTED_CHARACTERS_MAX = 80  # recognisable, and fits on one line
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects
 _NAME_REMEDY = (
     "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
 )
@@ -31,13 +35,13 @@ _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class Settings(BaseModel):
-    """Immutable; unknown keys are errors."""
+    """A part of the configuration: immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Sections(Settings):
-    """A subsection with every line commented out counts as absent."""
+    """A part with subsections; a subsection with every line commented out counts as absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -48,7 +52,7 @@ class Sections(Settings):
 
 
 class Problem(NamedTuple):
-    """`path` is relative to the model or field that reports it."""
+    """An error at one key. `path` is relative to the model or field that reports it."""
 
     path: tuple[str | int, ...]
     cause: str
@@ -56,17 +60,17 @@ class Problem(NamedTuple):
 
 
 def problems(found: Sequence[Problem]) -> PydanticCustomError:
-    """Return a validator's exception with all problems."""
+    """Return the exception for a validator to raise, with all problems."""
     return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
 
 
 def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """Return a validator's exception about its own value."""
+    """Return the exception for a validator to raise about its own value."""
     return problems([Problem((), cause, remedy)])
 
 
 def quoted(value: object) -> str:
-    """Quote as written, in one short line and without credentials."""
+    """Return the value as written, in one short line and without credentials."""
     match value:
         case bool():
             text = str(value).lower()
@@ -107,7 +111,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    # YAML 1.1 reads a bare on or off as a boolean.
+    # YAML 1.1 reads a bare on or off as a boolean before we see it.
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
@@ -139,7 +143,7 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-# The path is a secret: it allows posting.
+# The path of a chat webhook is a secret: it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
@@ -156,6 +160,6 @@ Switch = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
 ]
-# Relative to the configuration file's folder.
+# Relative to the folder of the configuration file.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
 FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

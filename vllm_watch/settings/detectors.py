@@ -13,12 +13,12 @@ class _Thresholds(Sections):
     """Thresholds of the detectors. The defaults suit every measured engine: test others with `vllm-watch replay --config FILE`."""
 
     def of(self, slug: str) -> BaseModel:
-        """Return one detector's settings."""
+        """Return the settings of one detector."""
         found: BaseModel = getattr(self, slug)
         return found
 
     def under(self, own: "_Thresholds") -> "_Thresholds":
-        """Override with the keys that `own` sets."""
+        """Return these settings, overridden by the keys that `own` sets."""
         changed = own.model_dump(exclude_unset=True)
         if not changed:
             return self
@@ -47,7 +47,7 @@ else:
 
 
 class GroupSettings(Settings):
-    """Settings of one group's targets, by its name."""
+    """Settings of the targets of one group, by the group's name."""
 
     detectors: DetectorsSettings = DetectorsSettings()
     """Overrides of `detectors` for this group."""

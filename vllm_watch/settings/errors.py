@@ -1,4 +1,4 @@
-"""pydantic's errors for operators: path, value, remedy."""
+"""pydantic's errors for operators: path, value and remedy."""
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ from vllm_watch.settings.base import quoted
 from vllm_watch.support.redaction import is_secret_name
 
 _DOCS = "docs/configuration.md explains every key"
-# By pydantic's error type; formatted with `value` and the error's context
+# pydantic's error type → cause and remedy, formatted with `value` and the error's context
 _WORDS: dict[str, tuple[str, str]] = {
     "greater_than": ("{value} is not above {gt}", "set it above {gt}"),
     "greater_than_equal": ("{value} is below {ge}", "set it to {ge} or more"),
@@ -46,7 +46,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class InvalidConfigError(ConfigError):
-    """`problems` has each error with its own remedy, in order."""
+    """All errors of a configuration; `problems` has each with its own remedy, in order."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
         super().__init__(
@@ -59,11 +59,11 @@ class InvalidConfigError(ConfigError):
 def explained(
     error: ValidationError, model: type[BaseModel], label: Callable[[KeyPath], str]
 ) -> list[ConfigError]:
-    """One per problem; `label` names the value at a path."""
+    """Return one error per problem; `label` returns the display name of the value at a path."""
     found: list[ConfigError] = []
     for details in error.errors(include_url=False):
         if details["type"] == "default_factory_not_called":
-            continue  # of another key's problem
+            continue  # a consequence of another key's problem
         if details["type"] == "problems":
             for path, cause, remedy in details["ctx"]["problems"]:
                 found.append(ConfigError(f"{label((*details['loc'], *path))}: {cause}", remedy))
@@ -74,13 +74,13 @@ def explained(
 
 
 def dotted(path: KeyPath) -> str:
-    """`targets[0].url`."""
+    """Return a path as text: `targets[0].url`."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
 
 def model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return a model, also of a list's item; None if there is none."""
+    """Return the model at a path, also as an item of a list; None if there is none."""
     current: type[BaseModel] | None = model
     for key in path:
         if isinstance(key, str) and current is not None:

@@ -21,12 +21,12 @@ from vllm_watch.settings.base import (
     quoted,
 )
 
-_DOCKER_ANSWER_SECONDS = 10.0  # to start the container after the stop
-# systemd's unit names without templates; a leading - would be an option.
+_DOCKER_ANSWER_SECONDS = 10.0  # Docker's time to start the container after the stop
+# systemd's alphabet of unit names, without templates; a leading - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
 PORT = "{port}"
-"""In a unit's name: the target's port."""
+"""In a unit's name: the port of the restarted target."""
 
 # A kind with rollouts, and a DNS subdomain: it becomes a path.
 _WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
@@ -69,10 +69,10 @@ class HookSettings(Settings):
     """Keys of every kind."""
 
     name: Name
-    """A slug for `restart.hook`, unique among all hooks."""
+    """Its name for `restart.hook`: a slug, unique among all hooks."""
 
     timeout_seconds: Seconds = Field(60.0, le=3600)
-    """Timeout of one call, which is then ended with all its processes.
+    """Timeout of one call; then it is ended with all processes that it started.
     Why: A supervisor answers in seconds; a shutdown that drains takes a minute."""
 
 
@@ -83,7 +83,7 @@ class CommandHook(HookSettings):
     """The program (absolute path) and its arguments."""
 
     environment: tuple[str, ...] = Field(("PATH", "HOME", "LANG"), max_length=100)
-    """Variables of vllm-watch's own environment for the command.
+    """Variables of vllm-watch's own environment that are passed to the command.
     Why: Others may be secrets."""
 
     relaunches: bool = True
@@ -92,13 +92,13 @@ class CommandHook(HookSettings):
 
 
 class WebhookHook(HookSettings):
-    """A signed JSON POST to a service that restarts the engine."""
+    """A signed JSON POST to any service that can restart the engine."""
 
     url: WebhookUrl
     """The URL."""
 
     secret_file: FilePath | None = None
-    """Key of the HMAC-SHA256 signature; unset: unsigned."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     retries: int = Field(3, ge=0, le=10)
     """Retries of a call that certainly had no effect (connection refused, 429, 503).
@@ -106,7 +106,7 @@ class WebhookHook(HookSettings):
 
 
 class GateHook(HookSettings):
-    """An exec probe in the engine's container polls the gate; Kubernetes restarts it. No rights needed."""
+    """An exec probe in the engine's container polls the gate, and Kubernetes restarts it: no rights needed."""
 
     timeout_seconds: Seconds = Field(120.0, le=3600)
     """The longest time that the gate answers `kill`; it ends with the server.
@@ -117,10 +117,11 @@ class SystemdHook(HookSettings):
     """A systemd unit on this host."""
 
     unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
-    """Such as `vllm@8000.service`; `{port}` is each target's own port. Restarted with `systemctl`."""
+    """Such as `vllm@8000.service`; in `vllm@{port}.service` each target's own port is filled in. Restarted with
+    `systemctl`."""
 
     user: bool = False
-    """A unit of the user manager.
+    """A unit of the user manager instead of the system manager.
     Why: Engines usually run as system units."""
 
 
@@ -150,8 +151,8 @@ class KubernetesHook(HookSettings):
     """The pod, through the API server; needs RBAC rights, see docs/hooks/kubernetes.md."""
 
     action: Literal["evict", "rollout_restart"] = "evict"
-    """Evict the target's pod, or restart the workload's rollout.
-    Why: An eviction affects one pod and respects PodDisruptionBudgets."""
+    """Evict the target's pod (within PodDisruptionBudgets), or restart the workload's rollout.
+    Why: An eviction affects one pod and respects the budget."""
 
     namespace: str = Field("", max_length=253)
     """Namespace of the pod.
@@ -162,7 +163,8 @@ class KubernetesHook(HookSettings):
     `rollout_restart`."""
 
     state_outlives_pod: bool = False
-    """Whether `state_dir` outlives vllm-watch's own pod, which then may be replaced, too.
+    """Whether `state_dir` is on a volume that outlives vllm-watch's own pod. Only then may that pod be
+    replaced, too.
     Why: Without the journal the restart budget would be lost."""
 
     @model_validator(mode="after")
@@ -174,7 +176,7 @@ class KubernetesHook(HookSettings):
 
 
 class HooksSettings(Sections):
-    """A hook is called only if `restart.hook` names it."""
+    """Ways to restart an engine. A hook is called only if `restart.hook` names it."""
 
     command: tuple[CommandHook, ...] = Field((), max_length=1000)
     webhook: tuple[WebhookHook, ...] = Field((), max_length=1000)
@@ -184,7 +186,7 @@ class HooksSettings(Sections):
     kubernetes: tuple[KubernetesHook, ...] = Field((), max_length=1000)
 
     def by_name(self) -> dict[str, tuple[str, HookSettings]]:
-        """Each hook's kind and settings; the first of a duplicate name."""
+        """Return each hook's kind and settings by name; the first one of a duplicate name."""
         found: dict[str, tuple[str, HookSettings]] = {}
         for kind in type(self).model_fields:
             for hook in getattr(self, kind):

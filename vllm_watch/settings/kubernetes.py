@@ -1,4 +1,4 @@
-"""Kubernetes discovery settings."""
+"""Kubernetes discovery settings: namespaces, label selector, node, port and scheme."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.settings.base import Port, Settings, problem, quoted
 
 NAMESPACES_MAX = 50
-"""Each needs an open watch; use `*` for many."""
+"""Each needs an open watch connection to the API server; use `*` for many."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}"
@@ -27,10 +27,10 @@ def _namespace(value: str) -> str:
 
 
 class KubernetesDiscovery(Settings):
-    """Pods that match a label selector, listed with our own pod's service account."""
+    """Pods that match a label selector, listed with the service account of our own pod."""
 
     selector: str = Field(min_length=1, max_length=1000)
-    """As for `kubectl get pods -l`: `app=vllm`, `app in (a,b),!canary`."""
+    """Label selector in the syntax of `kubectl get pods -l`: `app=vllm`, `app in (a,b),!canary`."""
 
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
         (), max_length=NAMESPACES_MAX
@@ -40,7 +40,7 @@ class KubernetesDiscovery(Settings):
     Why: It needs only a Role in one namespace."""
 
     node_name: str = Field("", max_length=253)
-    """Only this node's pods; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
+    """Only pods of this node; `$NAME` is read from the environment (a DaemonSet sets it from `spec.nodeName`).
     Default: all nodes"""
 
     port: Port = 8000
@@ -79,6 +79,6 @@ class KubernetesDiscovery(Settings):
 
 
 def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
-    """Pods of several namespaces may share a name."""
+    """Return True if pods of several namespaces may share a name."""
     namespaces = {name for entry in entries for name in entry.namespaces or ("",)}
     return len(namespaces) > 1 or "*" in namespaces

@@ -10,7 +10,7 @@ from vllm_watch.settings.base import HttpUrl, Settings, problem, quoted
 PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
 
 LINKS_MAX = 10
-"""More would make a menu, slow to read at night."""
+"""More would make a menu, which is slow to read at night."""
 
 
 def _template(url: str) -> str:

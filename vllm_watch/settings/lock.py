@@ -7,11 +7,11 @@ from pydantic import Field
 from vllm_watch.settings.base import FilePath, Name, Problem, Seconds, Settings
 
 HOOK_GRACE_SECONDS = 5.0
-"""A hook beyond its timeout is cancelled this much later."""
+"""A hook that exceeds its own timeout is cancelled this much later."""
 
 
 class LockSettings(Settings):
-    """Several watchers share it, so only one restarts at a time."""
+    """A lock shared by several watchers, so that only one restarts at a time."""
 
     kind: Literal["none", "file", "lease"] = "none"
     """`file`: among the watchers of one host; `lease`: a Kubernetes Lease.
@@ -27,10 +27,11 @@ class LockSettings(Settings):
 
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """Restarts per hour of all watchers that share the lock; `null`: no limit.
-    Why: One at a time, each verified for ten minutes, make six. More share a cause that restarts do not fix."""
+    Why: One at a time, each verified for ten minutes, make six. If more become unhealthy, they share a cause that
+    restarts do not fix."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
-    """A holder must renew within this time; others take the lock after three times this. No hook may take longer.
+    """A holder must renew within this time; others may take the lock after three times this. No hook may take longer.
     Why: Longer than any hook; a dead watcher's lock is free after a quarter of an hour."""
 
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
@@ -44,7 +45,7 @@ class LockSettings(Settings):
     """`lease`: its namespace; unset: our own."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
-        """Problems of the combination; `hook_seconds`: timeout of one call."""
+        """Return problems of the combination; `hook_seconds` is the timeout of one call of the hook."""
         found: list[Problem] = []
         least = hook_seconds + HOOK_GRACE_SECONDS
         if self.kind != "none" and self.ttl_seconds < least:

@@ -1,4 +1,4 @@
-"""Settings of notifiers: one list and one model per kind."""
+"""Settings of notifiers, for sites without an Alertmanager: one list and one model per kind."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Step = Literal[
     "dry_run", "approval", "refused", "breaker", "begun", "helped", "did_not_help", "failed",
     "uncertain", "cancelled",
 ]  # fmt: skip
-"""A step of a restart."""
+"""Notifiable steps of a restart."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -39,7 +39,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
-        # It may be the URL itself.
+        # Not shown: it may be the URL itself.
         raise problem(
             "the value (not shown) is not a variable name", "write a name such as NOTIFY_URLS"
         )
@@ -55,7 +55,7 @@ class NotifierSettings(Settings):
     severities: tuple[Severity, ...] = ("page", "ticket")
     """Severities of incidents: `page` (critical), `ticket` (warning), `info`; `[]`: restarts only.
     Default: page, ticket
-    Why: Info is for the status page."""
+    Why: Info is for the page, not for messages."""
 
     kinds: tuple[Kind, ...] = Field((), max_length=50)
     """Only incidents of these kinds; `target_unreadable`: a target cannot be scraped.
@@ -65,7 +65,7 @@ class NotifierSettings(Settings):
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=1000
     )
-    """Only targets of these groups. Incidents of all targets together go everywhere.
+    """Only targets of these groups. Incidents of all targets together go to every notifier.
     Default: all
     Why: A team can have its own channel."""
 
@@ -77,10 +77,10 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`,
-    `cancelled`.
+    """Steps of restarts: `dry_run`, `approval` (pending), `refused`, `breaker` (opened), `begun`, `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
-    Why: Actions and requests for approval. Refusals are normal; the outcome that opens a breaker is sent already."""
+    Why: Actions, and requests for approval. Refusals are normal, and the outcome that opens a breaker is sent
+    already."""
 
     resolved: bool = True
     """Whether to send the end of an incident, too.
@@ -104,16 +104,16 @@ class NotifierSettings(Settings):
 
 
 class WebhookNotifier(NotifierSettings):
-    """A signed JSON POST."""
+    """A signed JSON POST to any service."""
 
     url: WebhookUrl
     """The URL."""
 
     secret_file: FilePath | None = None
-    """Key of the HMAC-SHA256 signature; unset: unsigned."""
+    """File with the key of the HMAC-SHA256 signature; unset: unsigned."""
 
     bearer_file: FilePath | None = None
-    """Token to send as `Authorization: Bearer`."""
+    """File with a token to send as `Authorization: Bearer`."""
 
 
 def _no_url(value: object) -> object:
@@ -126,7 +126,7 @@ class AppriseNotifier(NotifierSettings):
     """Slack, PagerDuty, e-mail and a hundred more, through apprise (extra `apprise`)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
-    """apprise URLs, one a line, readable only by vllm-watch."""
+    """File with apprise URLs, one a line, readable only by vllm-watch."""
 
     urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
     """Instead: an environment variable with them."""
@@ -140,7 +140,7 @@ class AppriseNotifier(NotifierSettings):
 
 
 class KubernetesEvents(Settings):
-    """Incidents as Events of the engine's pod, sent with our own pod's service account."""
+    """Incidents as Events of the engine's pod (`kubectl describe pod`), sent with our own pod's service account."""
 
     name: Name
     """A slug, unique among all notifiers."""
@@ -159,7 +159,7 @@ AnyNotifier = NotifierSettings | KubernetesEvents
 
 
 class NotificationsSettings(Sections):
-    """Notifiers for sites without an Alertmanager. Off until one is configured."""
+    """Notifiers, for sites without an Alertmanager. Off until one is configured."""
 
     OTHERS: ClassVar = "Slack, PagerDuty, Teams, e-mail and others are sent through apprise: see docs/notifications.md"
 
@@ -168,11 +168,11 @@ class NotificationsSettings(Sections):
     Default: none: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
-    """Your own copy of `docs/`.
+    """URL of your own copy of `docs/`.
     Default: the daemon's own"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
-    """Warn if a target cannot be scraped for this long.
+    """Send a warning if a target cannot be scraped for this long.
     Why: Starts, restarts and moves take less."""
 
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)

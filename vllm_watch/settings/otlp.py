@@ -1,4 +1,4 @@
-"""Export to an OpenTelemetry collector."""
+"""Export of the metrics to an OpenTelemetry collector."""
 
 from pydantic import Field
 
@@ -6,7 +6,8 @@ from vllm_watch.settings.base import FilePath, HttpUrl, Seconds, Settings
 
 
 class OtlpSettings(Settings):
-    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (extra `otlp`). Changes need a restart of vllm-watch."""
+    """Pushes the metrics of `/metrics` to an OpenTelemetry collector (extra `otlp`). Changes need a restart of
+    vllm-watch."""
 
     endpoint: HttpUrl | None = None
     """The collector's OTLP/HTTP endpoint, such as `http://collector:4318/v1/metrics`.
@@ -18,7 +19,7 @@ class OtlpSettings(Settings):
     Why: Between Prometheus' usual 15 s and OpenTelemetry's 60 s."""
 
     headers_file: FilePath | None = None
-    """Headers, one a line: `Authorization: Bearer …`; read at the start.
+    """File with headers, one a line: `Authorization: Bearer …`; read at the start.
     Default: none"""
 
     ca_file: FilePath | None = None

@@ -1,4 +1,7 @@
-"""Overrides by environment and command line. Errors name the origin: variable or argument, not the file."""
+"""Overrides of the file by the environment and the command line, and the origin of each value.
+
+Errors name the origin: the variable or the argument, not the file.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +18,7 @@ from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
-# Set for a hook's command, which may run vllm-watch.
+# The environment of a restart hook's command, which may itself run vllm-watch.
 HOOK_VARIABLES = frozenset(
     f"{PREFIX}{word}"
     for word in (
@@ -23,20 +26,20 @@ HOOK_VARIABLES = frozenset(
         "EVIDENCE_PATH", "NAMESPACE", "POD", "NODE", "PROCESS_START_TIME",
     )
 )  # fmt: skip
-# For commands that query a daemon.
+# Variables of the commands that query a daemon; the daemon ignores them.
 CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
 )
 # Outside of a hook, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS.
 _IN_A_HOOK = f"{PREFIX}ATTEMPT_ID"
-# Set in every pod if a Service is named vllm-watch.
+# Kubernetes sets these in every pod if a Service is named vllm-watch.
 _SERVICE_LINK = re.compile(
     r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
 )
 
 
 class Overrides:
-    """`label` names the origin of a value."""
+    """The file's mapping with all overrides; `label` names the origin of a value."""
 
     def __init__(self, file: str, data: dict[str, Any]) -> None:
         self.data = data
@@ -45,7 +48,7 @@ class Overrides:
         self._origins: dict[KeyPath, str] = {}
 
     def label(self, path: KeyPath) -> str:
-        """Origin of the value at `path`: variable, argument, or file and key."""
+        """Return the origin of the value at `path`: variable, argument, or file and key."""
         for length in range(len(path), 0, -1):
             origin = self._origins.get(path[:length])
             if origin is not None:
@@ -54,7 +57,7 @@ class Overrides:
         return f"{self._file}: {dotted(path)}" if path else self._file
 
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
-        """Override with every `VLLM_WATCH_SECTION__KEY`."""
+        """Override the file with every `VLLM_WATCH_SECTION__KEY`."""
         known = {_variable(path): path for path in _scalar_paths(model)}
         others = (
             {CONFIG_VARIABLE}
@@ -83,7 +86,7 @@ class Overrides:
         web_config: Path | None = None,
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        """`--target` adds to the file's targets."""
+        """Override file and environment with the command line; `--target` adds to the file's targets."""
         self._add_targets(targets_from, targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
@@ -111,7 +114,7 @@ class Overrides:
     def _add_targets(self, origin: str, texts: Sequence[str]) -> None:
         listed = self.data.get("targets")
         if not texts or not isinstance(listed, list | None):
-            return
+            return  # reported as an error of the file
         listed = list(listed or ())
         for text in texts:
             target = named_url(text)

@@ -1,4 +1,4 @@
-"""Removed settings and their replacements, for a better error than "unknown key"."""
+"""Removed settings and their replacements: an old file gets this error, not "unknown key"."""
 
 _LOCK = (
     "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
@@ -33,11 +33,14 @@ REMEDIES = {
     "hooks.gate.kill_dir": _KILL_DIR,
     "discovery.dns": _DNS,
 }
-"""By dotted path without indices; a removed value follows `=`."""
+"""By dotted path, without list indices; a removed value follows `=`."""
 
 
 def remedy(path: tuple[str | int, ...], value: object = None) -> str | None:
-    """Return the remedy for `path`, also nested (`restart` of a target); None if it never existed."""
+    """Return the replacement of a removed key or value at `path`; None if it never existed.
+
+    A section may be nested, such as `restart` of a target.
+    """
     names = [key for key in path if isinstance(key, str)]
     for start in range(len(names)):
         dotted = ".".join(names[start:])

@@ -1,4 +1,4 @@
-"""Settings of restarts."""
+"""Settings of restarts: triggers, checks, hook, drain and verification."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -15,13 +15,13 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 
 
 class BlockersSettings(Settings):
-    """Prometheus queries and alerts that block a restart; no answer blocks, too."""
+    """Prometheus queries and alerts that block a restart; without an answer it is blocked, too."""
 
     prometheus_url: HttpUrl | None = None
     """URL of a Prometheus."""
 
     token_file: FilePath | None = None
-    """Bearer token for it."""
+    """File with the bearer token for it."""
 
     queries: tuple[str, ...] = Field((), max_length=20)
     """PromQL; a query with any result blocks."""
@@ -35,12 +35,12 @@ class BlockersSettings(Settings):
 
     @property
     def any(self) -> bool:
-        """A query or alert is configured."""
+        """Return True if a query or alert is configured."""
         return bool(self.queries or self.alerts)
 
 
 class DrainSettings(Settings):
-    """Requests finish before the restart. A server without progress is restarted at once."""
+    """Lets requests finish before the restart. A server without progress is restarted at once."""
 
     enabled: bool = True
     """Whether to wait.
@@ -48,7 +48,7 @@ class DrainSettings(Settings):
 
     deadline_seconds: Seconds = Field(60.0, le=3600)
     """The longest wait until no request runs or waits.
-    Why: With the hook's own time it must fit the termination grace period."""
+    Why: Together with the hook's own time it must fit the termination grace period."""
 
 
 class VerifySettings(Settings):
@@ -59,8 +59,8 @@ class VerifySettings(Settings):
     Why: Large models load for 10 to 20 minutes."""
 
     settle_seconds: Seconds = Field(300.0, le=4 * 3600)
-    """Time from the first tokens until throughput must equal a fresh engine's.
-    Why: Caches are cold and the queue is long after a start."""
+    """Time from the first tokens until throughput must equal that of a fresh engine.
+    Why: Caches are cold and the queue is long right after a start."""
 
 
 class RestartSettings(Sections):
@@ -83,7 +83,7 @@ class RestartSettings(Sections):
     Why: It has no DST."""
 
     windows: tuple[WindowText, ...] = Field((), max_length=50)
-    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any, but non-urgent incidents need a window."""
+    """Allowed times, such as `Mon-Fri 01:00-05:00`; empty: any time, except for non-urgent incidents, which need a window."""
 
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
     """Forbidden times."""
@@ -99,11 +99,11 @@ class RestartSettings(Sections):
 
     budget_per_hour: int = Field(1, ge=0, le=100)
     """Restarts of a group per hour.
-    Why: If a second is needed, the first did not help."""
+    Why: If a second is needed within an hour, the first did not help."""
 
     budget_per_day: int = Field(3, ge=0, le=1000)
     """Restarts of a group per day.
-    Why: A trouble that needs more is not cured by them."""
+    Why: A trouble that needs more is not cured by restarts."""
 
     peers: Literal["watched", "none"] = "watched"
     """`watched`: enough other targets of the group must be healthy; `none`: they do not matter.
@@ -111,7 +111,7 @@ class RestartSettings(Sections):
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the group that must be healthy without the restarted target.
-    Why: If half is unhealthy at once, the cause is seldom in one engine."""
+    Why: If half of a group is unhealthy at once, the cause is seldom in one engine."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
     """A new version of vllm-watch restarts nothing for this long.
@@ -129,11 +129,11 @@ class RestartSettings(Sections):
 
     @property
     def protected(self) -> bool:
-        """Something prevents two restarts at once."""
+        """Return True if something prevents two restarts at once."""
         return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
     def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
-        """Problems of the combination; `hooks`: their timeouts by name."""
+        """Return problems of the combination; `hooks`: the timeout of each hook, by name."""
         found: list[Problem] = []
         if self.hook and self.hook not in hooks:
             known = ", ".join(hooks) or "none is configured"

@@ -1,4 +1,4 @@
-"""Time zones, weekly windows, freezes, schedules."""
+"""Times of restarts: time zones, weekly windows, freezes, schedules."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -48,7 +48,7 @@ def _cron(value: str) -> str:
         if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
             cause = f"{quoted(value)} numbers its weekdays, and some programs count from Sunday, others from Monday"
             raise problem(cause, "write their names: 0 4 * * sun")
-        # A watcher without schedules does not need it.
+        # Imported late: a watcher without schedules does not need it.
         from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
 
         try:
@@ -98,7 +98,7 @@ class ScheduleSettings(Settings):
     """Instead of `cron`: interval between runs."""
 
     jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    """Maximum random delay, so that a fleet does not restart at once.
+    """Maximum random delay of each run, so that a fleet does not restart at once.
     Why: A single server needs none."""
 
     misfire_seconds: Seconds = 3600.0
@@ -106,11 +106,11 @@ class ScheduleSettings(Settings):
     Why: A missed night window must not run at noon."""
 
     uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
-    """Only if the server has run this long.
+    """Only if the server has run for at least this long.
     Why: By default a schedule has no conditions."""
 
     throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Only if throughput is at most this share of a fresh engine's, at equal load."""
+    """Only if throughput is at most this share of the fresh engine's, at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

@@ -1,4 +1,4 @@
-"""Settings of each stage, from scrape to log."""
+"""Settings of each stage, from the scrape to the log; every default has a reason."""
 
 from typing import Annotated, Any, Literal
 
@@ -45,20 +45,20 @@ class ScrapeSettings(Settings):
     )
     """Connect timeout; at most `timeout_seconds`.
     Default: 2, or `timeout_seconds` if shorter
-    Why: A healthy host accepts in time even after a lost packet (retransmitted after 1 second)."""
+    Why: A healthy host accepts in time even after one lost packet (retransmitted after 1 second)."""
 
     body_bytes_max: Bytes = 2 << 20
     """Maximum size of `/metrics`, after decompression.
     Default: 2 MiB
-    Why: A vLLM with 16 engines exports about 1 MB; a far larger body is not vLLM's."""
+    Why: A vLLM with 16 engines exports about 1 MB; a far larger body is not vLLM's, and costs memory at each scrape."""
 
     health_interval_seconds: Interval = 5.0
     """Interval of `GET /health`.
-    Why: As often as `/metrics`: both distinguish a dead engine from a dead server."""
+    Why: As often as `/metrics`: both are needed to distinguish a dead engine from a dead server."""
 
     api_key_file: FilePath | None = None
     """File with the key of vLLM's `--api-key`, reread when it changes.
-    Why: `/v1/models` needs it; a proxy may need it for `/metrics`, and gets it after a 401 or 403."""
+    Why: `/v1/models` needs it if vLLM has one. `/metrics` does not, but a proxy may: it gets the key after a 401 or 403."""
 
     tls_config: TlsConfig = TlsConfig()
 
@@ -67,18 +67,20 @@ class CanarySettings(Settings):
     """One-token requests that detect hangs of idle engines. A target can override each key."""
 
     enabled: bool | None = None
-    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the first canary within a second; others
-    are retried after an hour.
+    """`false`: off. `true`: on, and refusals are logged. Unset: on for servers without `peers` that answer the first
+    canary within a second; others are retried after an hour.
     Default: unset
-    Why: Only a request detects a hang of an idle engine; a token every three minutes costs nothing measurable."""
+    Why: Only a request detects a hang of an idle engine, and a token every three minutes costs nothing measurable. If
+    you do not want these requests, one line disables them."""
 
     interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
-    """Interval for each idle engine. Busy engines get none.
+    """Interval of canaries to each idle engine. Busy engines get none.
     Why: Detects a hang within four minutes, for 20 tokens an hour."""
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """Timeout of a canary.
-    Why: An idle engine answers in milliseconds; pauses of 5 seconds happen. Raise it if the first token is slow."""
+    Why: An idle engine answers in milliseconds; pauses of 5 seconds happen. Raise it if an idle engine's first token
+    is slow."""
 
     model: str = Field("", max_length=256)
     """The model to request.
@@ -87,7 +89,7 @@ class CanarySettings(Settings):
 
 
 class FleetSettings(Settings):
-    """Many targets unreachable at once are one incident."""
+    """Many targets that become unreachable at once are one incident."""
 
     targets_min: int = Field(3, ge=2)
     """At least this many targets within a minute.
@@ -95,7 +97,7 @@ class FleetSettings(Settings):
 
     share: float = Field(0.5, gt=0, lt=1)
     """And more than this share of the targets that answered before.
-    Why: If most are gone, a shared cause is likelier."""
+    Why: If most are gone, a shared cause is likelier than one in each."""
 
 
 class SignalsSettings(Settings):
@@ -111,7 +113,7 @@ class SignalsSettings(Settings):
 
 
 class SloSettings(Settings):
-    """Goodput counts requests that meet all objectives. A target can override each key."""
+    """Your objectives: goodput counts requests that meet all of them. A target can override each key."""
 
     time_to_first_token_seconds: Seconds | None = None
     """A request's first token within this time.
@@ -141,14 +143,14 @@ class GpuSettings(Settings):
 
 
 class RecorderSettings(Settings):
-    """The last minutes of every target, for later analysis."""
+    """The flight recorder: the last minutes of every target, for later analysis."""
 
     minutes: Minutes = Field(10.0, le=24 * 60)
     """Length of the recording.
-    Why: From before most incidents' first sign until the on-call engineer reacts."""
+    Why: From before the first sign of most incidents until the on-call engineer reacts."""
 
     bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
-    """Maximum compressed size of one target's recording; the oldest data goes first.
+    """Maximum compressed size of one target's recording; the oldest data is dropped first.
     Default: 8 MiB
     Why: Ten minutes at one scrape per second of the largest vLLM body, with a reserve."""
 

@@ -1,4 +1,4 @@
-"""Settings of targets and of their discovery."""
+"""Settings of targets (URL, name, group, overrides) and of their discovery."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettin
 from vllm_watch.settings.tls import TlsConfig
 
 TARGETS_MAX = 10_000  # bounds memory; one process keeps up with some hundreds, see docs
-_NAME_CHARACTERS_MAX = 63  # a DNS label
+_NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
@@ -41,7 +41,7 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    # NVIDIA NIM has its metrics at /v1/metrics.
+    # NVIDIA NIM has its metrics at /v1/metrics: accept it if written out.
     if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
         remedy = "leave /v1 out: /metrics and /health are at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
@@ -55,15 +55,15 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its text may quote a part of a password as the port
+    except ValueError:  # hide its text: it may quote a part of a password as the port
         parts, port = SplitResult("", "", "", "", ""), None
-    if "@" in text:  # a password may contain a slash
+    if "@" in text:  # anywhere: a password may contain a slash
         remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
         raise problem(f"{quoted(text)} carries credentials", remedy)
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
         raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")
     if parts.query or parts.fragment:
-        shown = quoted(re.sub("#.*", "#…", text))  # may be a key
+        shown = quoted(re.sub("#.*", "#…", text))  # the fragment may be a key
         raise problem(f"{shown} carries a query or a fragment", "give the server's base URL")
     return parts, port
 
@@ -83,7 +83,7 @@ TargetName = Annotated[str, AfterValidator(_target_name)]
 
 
 def named_url(text: str) -> dict[str, str]:
-    """`[NAME=]URL`."""
+    """Parse `[NAME=]URL`, as on the command line."""
     name, given, url = text.partition("=")
     if not given or re.match(r"https?:", text) or "?" in name:
         return {"url": text}
@@ -102,7 +102,7 @@ class TargetConfig(Settings):
     """The server's base URL, without credentials; a path comes before `/metrics`."""
 
     group: str = Field("", max_length=253)
-    """Interchangeable servers: budgets and baselines are per group.
+    """Group of interchangeable servers: budgets and baselines are per group.
     Default: the name
     Why: A single server is a group of one."""
 
@@ -116,12 +116,13 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Targets that it exchanges KV with (prefill and decode), on one side. Discovery finds them by labels and `--kv-transfer-config`.
-    Why: A server that waits for KV is not at fault: the incident is the stalled peer's."""
+    """Targets that it exchanges KV with (prefill and decode), on one side. Discovery on
+    Kubernetes and on this host finds them by labels and `--kv-transfer-config`.
+    Why: A server that waits for KV is not at fault: the incident is then opened for the stalled peer."""
 
     gang: str = Field("", max_length=253)
-    """A shared name of ranks that step together, one address per rank.
-    Why: A stalled rank stops the others; a restart covers all, or is refused."""
+    """A shared name of ranks that step together, with one address per rank.
+    Why: A stalled rank stops the others; a restart then covers all of them, or is refused."""
 
     scrape: ScrapeSettings = ScrapeSettings()
     """Overrides of `scrape` for this target."""
@@ -133,13 +134,13 @@ class TargetConfig(Settings):
     """Overrides of `restart` for this target."""
 
     detectors: DetectorsSettings = DetectorsSettings()
-    """Overrides of `detectors`, above those of its group."""
+    """Overrides of `detectors` for this target, above those of its group."""
 
     canary: CanarySettings = CanarySettings()
     """Overrides of `canary` for this target."""
 
     engine_log: FilePath | None = None
-    """File with this server's output, for the reason of a failure.
+    """File with this server's output: its incidents then include the reason of a failure.
     Default: none
     Why: Most logs do not go to a file on this host."""
 
@@ -157,7 +158,7 @@ class TargetConfig(Settings):
         return self
 
     def identity(self) -> Target:
-        """Return it for labels, paths and hooks."""
+        """Return the Target for labels, paths and hooks."""
         return Target(
             name=self.name,
             url=self.url,
@@ -188,7 +189,7 @@ class DiscoverySettings(Sections):
     Why: A new server is found while it still loads its weights."""
 
     host: bool = False
-    """Find this host's vLLM servers; they stay targets after they end.
+    """Find the vLLM servers of this host; they stay targets after they end.
     Default: no; yes for `run` without any target
     Why: If you list targets, you do not expect others."""
 
@@ -200,25 +201,25 @@ class DiscoverySettings(Sections):
     `refresh_seconds`."""
 
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
-    """Allowed hosts: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`). Others are never contacted. Targets from files and
-    pods get `scrape.api_key_file` only if listed here.
+    """Allowed hosts: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`). Others are never
+    contacted. Targets from files and pods get `scrape.api_key_file` only if listed here.
     Default: all are scraped; targets from files and pods get no key
-    Why: Write access to the files, or the right to create pods, could send our key anywhere."""
+    Why: With write access to the files, or the right to create pods, our key could be sent anywhere."""
 
     @property
     def any(self) -> bool:
-        """True if any discovery is configured."""
+        """Return True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
 def name_of(url: str) -> str:
-    """Name by the URL's host, port and path."""
+    """Return a name built from the URL's host, port and path."""
     parts = urlsplit(url)
     return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
 
 
 def slug(text: str) -> str:
-    """Other characters become `-`; a long one is cut and ends in a digest."""
+    """Return the text as a name: other characters become `-`, a long one is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
     if len(short) <= _NAME_CHARACTERS_MAX:
         return short
@@ -227,7 +228,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return them with groups and unique names, none in `taken`."""
+    """Return the targets with groups and unique names, none of them in `taken`."""
     targets = tuple(targets)
     used = set(taken) | {target.name for target in targets if target.name}
     return tuple(_with_name(target, used) for target in targets)
@@ -246,7 +247,7 @@ def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
 
 
 def refuse_duplicates(targets: Sequence[TargetConfig]) -> None:
-    """A problem per duplicate name and URL."""
+    """Raise a problem for every duplicate name and URL."""
     found: list[Problem] = []
     seen: dict[tuple[str, str], int] = {}
     for number, target in enumerate(targets):

@@ -1,4 +1,4 @@
-"""TLS to engines, with the keys of Prometheus' `tls_config`."""
+"""TLS of connections to engines: CAs, client certificate, server name. The keys are those of Prometheus' `tls_config`."""
 
 import re
 import ssl
@@ -11,18 +11,18 @@ from vllm_watch.settings.base import FilePath, Problem, Settings, problem, probl
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
-"""All CAs of a system take a quarter of a megabyte."""
+"""Per file: all CA certificates of a system take a quarter of a megabyte."""
 
 _CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
 _PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
 
 
 class TlsFileError(Exception):
-    """A file that TLS needs is unusable."""
+    """A file that TLS needs cannot be used."""
 
     def __init__(self, key: str, cause: str, remedy: str, os_error: OSError | None = None) -> None:
         super().__init__(f"tls_config.{key}: {cause}")
-        self.key = key
+        self.key = key  # of `tls_config`
         self.cause = cause
         self.remedy = remedy
         self.os_error = os_error
@@ -78,7 +78,7 @@ class TlsConfig(Settings):
         return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
 
     def context(self) -> ssl.SSLContext:
-        """Read the files. Raises TlsFileError."""
+        """Read the files and return the SSL context. Raises TlsFileError."""
         made = self._trusting()
         made.set_alpn_protocols(["http/1.1"])
         if self.insecure_skip_verify:
@@ -91,7 +91,7 @@ class TlsConfig(Settings):
     def _trusting(self) -> ssl.SSLContext:
         if self.ca_file is None:
             return ssl.create_default_context()
-        # Comments may be in any language; ssl accepts only ASCII.
+        # Comments between certificates may be in any language, but ssl accepts only ASCII.
         text = _read("ca_file", self.ca_file, _CA_REMEDY).decode("ascii", "ignore")
         try:
             return ssl.create_default_context(cadata=text)
@@ -105,7 +105,7 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
     if b"ENCRYPTED" in _read("key_file", key_file, _PAIR_REMEDY):
         raise TlsFileError("key_file", f"{quoted(str(key_file))} has a passphrase", _PAIR_REMEDY)
     try:
-        # Else OpenSSL prompts for a passphrase on the terminal.
+        # Without the callback, OpenSSL would prompt for a passphrase on the terminal.
         made.load_cert_chain(cert_file, key_file, password=lambda: b"")
     except (OSError, ValueError) as error:
         mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
@@ -115,8 +115,8 @@ def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
 
 
 def _read(key: str, file: Path, remedy: str) -> bytes:
-    """Raises TlsFileError."""
-    # It may be the key itself.
+    """Return the file's content. Raises TlsFileError."""
+    # Not shown: it may be the key itself.
     shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
     try:
         if_exposed: regular_file.IfExposed = "warned" if key == "key_file" else "taken"

@@ -1,6 +1,8 @@
-"""Prometheus exporters' web configuration: TLS, passwords, headers. Options that Python's TLS cannot honour are refused.
+"""The web configuration file of Prometheus exporters: TLS, passwords and headers of our server.
 
-Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md."""
+Options that Python's TLS cannot honour like Go's are refused with a remedy, never silently changed.
+Source: github.com/prometheus/exporter-toolkit, docs/web-configuration.md.
+"""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ FILE_BYTES_MAX = 1 << 20
 USERS_MAX = 1000
 
 BCRYPT_COST_MAX = 14
-"""A check takes 50 ms at cost 10, a second at 14; each step doubles it."""
+"""A check takes 50 ms at cost 10 and a second at 14; each step doubles it, and 31 would take a day."""
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -33,7 +35,8 @@ CIPHERS: Mapping[str, str | None] = {
     "TLS_AES_256_GCM_SHA384": None,
     "TLS_CHACHA20_POLY1305_SHA256": None,
 }
-"""Go's names → OpenSSL's. None: TLS 1.3 suites, always on. Without forward secrecy or authenticated encryption: not supported."""
+"""Go's names → OpenSSL's. None: TLS 1.3 suites, which are always on. Suites without forward secrecy or
+authenticated encryption are not supported."""
 
 _UNVERIFIED = {"RequestClientCert", "RequireClientCert", "RequireAnyClientCert"}
 _AUTH_TYPES = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -78,7 +81,7 @@ def _curves(value: Any) -> Any:
 def _hash(value: Any) -> Any:
     match = _BCRYPT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        # It may be the password itself.
+        # Not shown: it may be the password itself.
         remedy = "write the output of: htpasswd -nBC 10 '' | tr -d ':\\n'"
         raise problem("the value (not shown) is not a bcrypt hash", remedy)
     if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's minimum
@@ -144,7 +147,7 @@ class TlsSettings(Sections):
 
     @property
     def ciphers(self) -> tuple[str, ...]:
-        """TLS 1.2 suites by OpenSSL's names; empty: the defaults, or none if only 1.3 is listed."""
+        """TLS 1.2 suites by OpenSSL's names; empty: the defaults, or none if only 1.3 suites are listed."""
         return tuple(name for each in self.cipher_suites if (name := CIPHERS[each]))
 
 
@@ -152,7 +155,7 @@ class HttpSettings(Sections):
     """HTTP options."""
 
     http2: bool = True
-    """Ignored: we serve HTTP/1.1, which every HTTP/2 client supports."""
+    """Accepted for compatibility and ignored: we serve HTTP/1.1, which every HTTP/2 client supports."""
     headers: Annotated[dict[str, str], BeforeValidator(_headers)] = Field(default_factory=dict)
 
 
@@ -181,7 +184,11 @@ class WebSettings(Sections):
 
 
 def read(path: Path) -> WebSettings:
-    """An empty file gives the defaults. Raises ConfigError with all errors; an InvalidConfigError lists each."""
+    """Read the file; an empty one gives the defaults.
+
+    Raises:
+        ConfigError: with all errors; an InvalidConfigError lists each.
+    """
     data, found = yaml_text.read(path, FILE_BYTES_MAX)
     errors = [ConfigError(f"{path}: {cause}", remedy) for cause, remedy in found]
     try:

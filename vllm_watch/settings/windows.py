@@ -1,7 +1,9 @@
-"""Weekly windows that allow or forbid restarts; one belongs to the day on which it begins.
+"""Weekly windows in a time zone, which allow or forbid restarts.
 
-At a DST change, a time that exists twice or never makes allowing windows shorter and forbidding windows longer.
-Source: kured's time windows (days, hours, zone, over midnight); DST is our own."""
+A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. At a DST change, a time
+that exists twice or never is resolved so that allowing windows get shorter and forbidding windows longer.
+Source of the semantics: kured's time windows (days, hours, zone, over midnight); DST is our own.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,11 +25,11 @@ class Window:
 
     days: frozenset[int]  # 0 is Monday
     begin: time
-    end: time  # next day unless after `begin`
-    text: str
+    end: time  # on the next day unless after `begin`
+    text: str  # as written
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
-        """Begin and end (Unix seconds) on `day`."""
+        """Return begin and end (Unix seconds) of the window on `day`."""
         last = day if self.end > self.begin else day + timedelta(days=1)
         first, second = (min, max) if longer else (max, min)
         return (
@@ -37,7 +39,7 @@ class Window:
 
 
 def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
-    """Both Unix times of a wall time; they differ only at a DST change."""
+    """Return both Unix times of a wall time; they differ only at a DST change."""
     return (
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
@@ -45,7 +47,11 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
 
 
 def parse(text: str) -> Window:
-    """`Mon-Fri 22:00-04:00`, `Sat,Sun 00:00-24:00` or `01:00-05:00`. Raises ValueError with an explanation."""
+    """Parse a window such as `Mon-Fri 22:00-04:00`, `Sat,Sun 00:00-24:00` or `01:00-05:00`.
+
+    Raises:
+        ValueError: with an explanation.
+    """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not DAYS HH:MM-HH:MM")
@@ -80,13 +86,13 @@ def _days(text: str) -> frozenset[int]:
 def open_until(
     windows: Sequence[Window], zone: tzinfo, t: float, *, longer: bool = False
 ) -> float | None:
-    """End (Unix seconds) of the windows that contain `t`; None if none does."""
+    """Return the end (Unix seconds) of the windows that contain `t`; None if none does."""
     ends = [end for begin, end in _spans(windows, zone, t, longer=longer) if begin <= t < end]
     return max(ends, default=None)
 
 
 def next_open(windows: Sequence[Window], zone: tzinfo, t: float) -> float | None:
-    """First time from `t` on in a window; None if there is none."""
+    """Return the first time from `t` on at which a window is open; None if there is none."""
     if open_until(windows, zone, t) is not None:
         return t
     begins = [begin for begin, end in _spans(windows, zone, t, longer=False) if t < begin < end]

@@ -1,6 +1,7 @@
-"""A strict YAML reader: bounded, no duplicate keys, no aliases, errors with line and column.
+"""A strict YAML reader: bounded size and depth, no duplicate keys, no aliases, errors with line and column.
 
-PyYAML silently takes the last of two equal keys, and expands nested aliases until memory is exhausted."""
+PyYAML silently takes the last of two equal keys, and expands nested aliases until memory is exhausted.
+"""
 
 import re
 from pathlib import Path
@@ -13,17 +14,21 @@ from vllm_watch.settings.base import quoted
 from vllm_watch.support import regular_file
 
 _DEPTH_MAX = 20  # the configuration is 4 deep
-# libyaml: ten times faster, and its scanner does not recurse.
+# libyaml if PyYAML was built with it: ten times faster, and its scanner does not recurse.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# Python cannot print over 4,300 digits, but parses them from hexadecimal.
+# Python cannot print a number of over 4,300 digits, but parses one from hexadecimal digits.
 _LONG_NUMBER = re.compile(r"[-+]?[0-9][0-9a-fA-FxXob_:]{100,}+").fullmatch
 
-Found = tuple[str, str]  # cause (with path or line) and remedy
+Found = tuple[str, str]  # cause (with the key's path or the line) and remedy
 
 
 def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
-    """Return the mapping ({} if empty) and its duplicate keys. Raises ConfigError: unreadable, too large, or not a mapping."""
+    """Return the file's mapping ({} for an empty file) and its duplicate keys.
+
+    Raises:
+        ConfigError: the file cannot be read, is too large, or is not a YAML mapping.
+    """
     data, found = parse(text_of(path, bytes_max), str(path))
     if data is None:
         return {}, found
@@ -34,7 +39,11 @@ def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
 
 
 def parse(text: str, file: str) -> tuple[Any, list[Found]]:
-    """Return the document and its duplicate keys. Raises ConfigError: not YAML, too deep, or an alias."""
+    """Return the parsed text and the duplicate keys of its mappings.
+
+    Raises:
+        ConfigError: the text is not YAML, is too deep, or uses an alias.
+    """
     try:
         _refuse_bombs(text, file)
         loader = _Loader(text)
@@ -56,13 +65,17 @@ def parse(text: str, file: str) -> tuple[Any, list[Found]]:
         character = error.character if isinstance(error.character, int) else ord(error.character)
         cause = f"{file}: holds the character U+{character:04X}, which YAML does not allow"
         raise ConfigError(cause, "save it as plain text in UTF-8") from None
-    except (ValueError, OverflowError) as error:  # such as 2026-13-45
+    except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
         remedy = "quote it if it is meant as text"
         raise ConfigError(f"{file}: holds a value that cannot be read: {error}", remedy) from None
 
 
 def text_of(path: Path, bytes_max: int) -> str:
-    """Raises ConfigError: unreadable, too large, or not UTF-8."""
+    """Return a file's text.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is not UTF-8.
+    """
     try:
         body = regular_file.read(path, bytes_max)
     except regular_file.TooLargeError:
@@ -112,7 +125,7 @@ def _duplicates(node: yaml.Node, path: str) -> list[Found]:
         first: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # construction reports an error
+                continue  # its construction reports an error
             here = f"{path}.{key.value}" if path else key.value
             line = key.start_mark.line + 1
             if key.value in first:

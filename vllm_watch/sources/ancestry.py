@@ -1,15 +1,19 @@
-"""The parents of a worker process, to see if the program that started it is still alive. Read at each poll; one unreadable process makes the chain unknown."""
+"""The parents of a worker process, to see if the program that started it is still alive.
+
+Read for workers only (only they can be orphaned), and again at each poll: an ancestor may die between two polls.
+If one process cannot be read, the whole chain is unknown.
+"""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim, systemd: seven, and spare."""
+"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
 
 ARGUMENTS_MAX = 6
 """`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
-"""A leader that has ended supervises no children, even before it is reaped."""
+"""A leader that has ended but was not reaped no longer supervises its children."""
 
 _TITLES = ("vllm", "worker", "multiprocessing")
 
@@ -22,7 +26,7 @@ class Ancestry:
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
         self._read: dict[int, ProcessFacts | None] = {}
-        self._chains: dict[int, tuple[str, ...] | None] = {}
+        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
 
     @property
     def pids(self) -> frozenset[int]:
@@ -33,10 +37,10 @@ class Ancestry:
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """Return (None, None) if unknown or no worker."""
+        """Return the chain above a worker; (None, None) if it is not a worker or cannot be read."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
-        if facts.ppid not in self._chains:
+        if facts.ppid not in self._chains:  # the workers of one server share it
             self._chains[facts.ppid] = self._chain(facts.ppid)
         chain = self._chains[facts.ppid]
         if chain is None:
@@ -54,7 +58,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
-        """The workers of an orphaned core are orphaned too."""
+        """Judge the topmost vLLM process: the workers of an orphaned core are orphaned too."""
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
             if parent is None or not is_titled(parent):
@@ -74,13 +78,13 @@ class Ancestry:
 
 
 def is_worker(facts: ProcessFacts) -> bool:
-    """Return True if a dead parent would leave this process without a use."""
+    """Return True if this may be a worker, whose parent decides if it is still needed."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process title: it was not started by hand."""
+    """Return True if vLLM set the process title. Such a process is never started by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

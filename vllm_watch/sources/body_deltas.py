@@ -22,15 +22,18 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Records written without comparing, after one with more than half of the values changed."""
+"""Records written without comparing, after one in which more than half of the values changed."""
 
 
 class Lines(NamedTuple):
-    """A parsed text. Texts of one layout share `heads`; a head with a tail ends with a space."""
+    """A parsed text: each line split into a head and a tail.
+
+    Texts of one layout share one `heads` object. A head with a tail ends with a space; a tail has no spaces.
+    """
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
-    words: list[str] | None = None
+    words: list[str] | None = None  # `tails` as a list, if still at hand
 
     @property
     def text(self) -> str:
@@ -38,14 +41,15 @@ class Lines(NamedTuple):
 
 
 class Encoder:
-    """Turns texts into records."""
+    """Turns texts into records. Keeps the last text; its layout costs nothing extra."""
 
     def __init__(self) -> None:
         self._previous: str | Lines | None = None
-        self._uncompared = 0
+        self._uncompared = 0  # records left to write without comparing
 
     @property
     def memory_bytes(self) -> int:
+        """Size of the last text; 0 if the next one is written in full."""
         previous = self._previous
         if previous is None:
             return 0
@@ -55,7 +59,7 @@ class Encoder:
         self._previous = None
 
     def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
-        """`head`: a non-empty line; `lines`: `text`, parsed."""
+        """Return the record. `head` is a non-empty line; `lines` is `text` parsed, if available."""
         if text is None:
             return f"{head}\n-\n"
         # Keeping the words would take six times the memory of the tails.
@@ -76,6 +80,7 @@ class Encoder:
         return "\n".join((head, "~" + flags.decode("latin-1"), *changes, ""))
 
     def _of_tails(self, head: str, before: str, now: Lines) -> str:
+        """Return the record of a text whose lines can differ only in the last word."""
         if before == now.tails:
             return f"{head}\n=\n"
         if self._uncompared:
@@ -107,10 +112,10 @@ class Decoder:
         self._lines: list[str] = []
 
     def decode(self, records: str) -> Iterator[tuple[str, list[str] | None]]:
-        """The list of lines changes with the next record."""
+        """Yield each head with the lines of its text; the list changes with the next record."""
         rows = iter(records.split("\n"))
         for head in rows:
-            if not head:
+            if not head:  # after the last newline
                 return
             kind = next(rows)
             if kind == "-":

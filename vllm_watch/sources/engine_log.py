@@ -1,4 +1,9 @@
-"""Follow an engine's log and keep the failure it reports. A thread reads; the poll takes the last result."""
+"""Follow an engine's log and keep the failure it reports.
+
+A thread reads the file in bounded pieces; the poll never waits for it and takes the last result. After a
+rotation or truncation reading continues with the new file; a missing file may appear later. If the log is long
+when the watcher starts, only its end is read.
+"""
 
 import asyncio
 import os
@@ -19,25 +24,25 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Read between two polls: some 50 ms; vLLM writes some kilobytes a second."""
+"""Read between two polls, some 50 ms of a thread; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Read of an older log: hours, if the engine logs its requests."""
+"""Read of a log that is older than the watcher: hours, for an engine that logs its requests."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Evidence before a restart: some thousand lines, with a traceback per worker."""
+"""Kept as evidence before a restart: some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
-"""Longest root-cause line in an incident."""
+"""Longest root-cause line in an incident; the log has the rest."""
 
 
 class EngineLog:
-    """One log file. For the event loop."""
+    """One log file. Use it from the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Its expressions are an eighth of start-up, and few watchers follow a log.
+        # Compiling its hundreds of expressions is an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -50,14 +55,16 @@ class EngineLog:
 
     @property
     def start_failure(self) -> StartFailure | None:
+        """The failure in the log when last read; None if there is none."""
         return self._found
 
     @property
     def attention_backend(self) -> str | None:
+        """The attention kernels named by the last start, if any."""
         return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
-        """Yield the end of the file without secrets. Raises OSError."""
+        """Yield the end of the file as of now, without secrets. Raises OSError if it cannot be read."""
         yield await asyncio.to_thread(self._tail)
 
     def _tail(self) -> bytes:
@@ -66,12 +73,12 @@ class EngineLog:
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
         if left_out:
-            # Half a secret would not be recognized.
+            # A secret cut in the middle could not be recognized.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 
     def read_on(self) -> None:
-        """Read the new part in a thread, unless a read is running."""
+        """Start reading the new part in a thread; do nothing if a read is running."""
         if self._busy or self._closed:
             return
         self._busy = True
@@ -89,10 +96,10 @@ class EngineLog:
                 )
             if self._closed and self._file is not None:
                 self._file.close()
-            with suppress(RuntimeError):
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._done, found)
 
-        # A daemon thread: a lost network mount may block forever.
+        # A daemon thread: a file on a lost network mount may block forever, and must not block our exit.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
@@ -104,7 +111,7 @@ class EngineLog:
         self._found, self._busy = found, False
 
     def read(self) -> StartFailure | None:
-        """Blocks. Return the failure; unchanged on errors."""
+        """Read the new part in this thread and return the failure as of now; unchanged on errors."""
         try:
             self._read_piece()
             self._problem = None
@@ -124,15 +131,15 @@ class EngineLog:
             self._file = self._open(from_end=True)
         budget = PIECE_BYTES_MAX
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            # Truncated (logrotate's copytruncate), perhaps not restarted.
+            # Truncated (logrotate's copytruncate): not proof that the engine restarted.
             self._file.seek(0)
             self._reader.feed(b"\n")
         piece = self._file.read(budget)
         self._reader.feed(piece)
         if len(piece) < budget and self._replaced():
             self._file.close()
-            self._file = None
-            # Rotated, not restarted: keep the findings.
+            self._file = None  # if the new one cannot be opened, the next poll tries again
+            # Rotated, not restarted: keep the findings until a new start begins.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
 
@@ -140,7 +147,7 @@ class EngineLog:
         assert self._file is not None  # noqa: S101 - the caller opened it
         try:
             now = self.path.stat()
-        except FileNotFoundError:
+        except FileNotFoundError:  # moved away; the new one does not exist yet
             return False
         known = os.fstat(self._file.fileno())
         return (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino)
@@ -150,10 +157,11 @@ class EngineLog:
         size = os.fstat(file.fileno()).st_size
         if from_end and size > BACKLOG_BYTES_MAX:
             file.seek(size - BACKLOG_BYTES_MAX)
-            file.readline(PIECE_BYTES_MAX)
+            file.readline(PIECE_BYTES_MAX)  # skip the partial first line
         return file
 
     def close(self) -> None:
+        """Close the file: now, or when the running read ends."""
         self._closed = True
         if self._file is not None and not self._busy:
             self._file.close()

@@ -1,9 +1,10 @@
-"""Find the processes of an engine on this host: its core and the core's workers.
+"""Find the processes of an engine on this host: its core, and the workers that the core started.
 
-The server is the process whose start time matches /metrics (not a tunnel); without a start time (several API servers), the only one with the target's port in
-its command line. In doubt nothing is found.
-Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one core for each data-parallel
-rank), proc(5).
+The server is the process whose start time matches /metrics, so neither a tunnel to another host nor another
+local server is mistaken for it. If /metrics has no start time (several API servers share it), it is the only
+process whose command line has the target's port. In doubt nothing is found: there is no guessing.
+Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"),
+vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
 """
 
 import re
@@ -12,25 +13,31 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Same ticks, but a boot time in whole seconds that a clock step moves."""
+"""Both sides compute the start from the same ticks, but from a boot time in whole seconds that a clock step moves."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several servers started together, the one of the same 10 ms tick is meant."""
+"""If several servers started together, the one that started in the same 10 ms tick is meant."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
-_VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
+_VLLM = re.compile(
+    r"vllm(?![-_]watch)", re.IGNORECASE
+)  # vllm-watch may start at the same moment in the pod
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
+"""All running processes by PID."""
 
 
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first, if found for sure. `started`: Unix seconds, from /metrics."""
+    """Return engine → its processes, the core first. Engines that are not found for sure are left out.
+
+    `started`: Unix seconds, from the server's /metrics. `engines`: the names in /metrics.
+    """
     server = _server(all_, started, port)
     if server is None:
         return {}
@@ -40,7 +47,7 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # No titles before vLLM 0.10.2; an engine may run in the server's process.
+    # Before vLLM 0.10.2 there are no titles; an engine without its own processes runs in the server's.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 
@@ -53,7 +60,7 @@ def is_core(title: str) -> bool:
 def of_server(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> list[ProcessFacts]:
-    """Return the server's process and its engines'; empty if not found for sure."""
+    """Return the server's process and its engines' processes; empty if not found for sure."""
     server = _server(all_, started, port)
     if server is None:
         return []
@@ -75,12 +82,13 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
+    """Return the only match; of a launcher and its servers, a server: it may have started several."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
-    else:
+    else:  # parts without a title look like servers: take the one that started the others
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
         found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
@@ -91,7 +99,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """If none matches, return all: a log reader has no core."""
+    """Return those that match, or all if none does: a log reader has no core."""
     return [each for each in several if is_it(each)] or several
 
 
@@ -120,7 +128,7 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:
-    """Not a resource tracker, nor another API server."""
+    """Return True for an engine or worker, False for a resource tracker or another API server."""
     command = " ".join(facts.cmdline or ())
     return not _TITLED.match(_title(facts)) and (
         "multiprocessing.spawn" in command or ("vllm" in command and "tracker" not in command)
@@ -141,7 +149,7 @@ def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
 
 
 def descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
-    """Nearest first."""
+    """Return all children, grandchildren and so on; the nearest first."""
     children: dict[int | None, list[ProcessFacts]] = {}
     for facts in all_.values():
         children.setdefault(facts.ppid, []).append(facts)

@@ -1,7 +1,14 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-Between scrapes only the numbers differ, so the text before each (the *head*) is learnt once as a `Layout`, shared by targets. A body beyond the plain grammar
-(timestamps, exemplars, quoted names, odd spacing) goes to prometheus_client; the results are the same (tests compare them).
+A server sends the same lines at each scrape; only the numbers differ. So the part before each number (the
+*head*) is learnt once, as a `Layout`; after that a body is split, its heads are compared with the layout, and
+each tail is a float. No line is parsed twice. Vanished series leave nothing behind: a body with other heads
+makes a new layout and the old one is dropped. Targets with the same series share one layout, so a fleet costs
+the memory of one engine.
+
+The result is exactly that of prometheus_client's parsers (tests compare the two). A body beyond the plain
+grammar (timestamps, exemplars, quoted names, odd spacing) is passed to prometheus_client whole: slow, rare, and
+correct by construction.
 """
 
 import re
@@ -16,13 +23,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Twice a vLLM with 16 engines; learning them takes a quarter of a second and 40 MB."""
+"""Most lines of a body: twice a vLLM with 16 engines. Learning them takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """Per line: vLLM's longest, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Five times a vLLM's body; takes about half a second."""
+"""Longest body passed to prometheus_client's parser: five times a vLLM's; takes about half a second."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -52,14 +59,14 @@ _TYPES = frozenset(
 
 
 class Series(NamedTuple):
-    """One line's name on the wire and its labels."""
+    """The identity of one line: its name on the wire and its labels."""
 
     name: str
     labels: dict[str, str]
 
 
 class Layout:
-    """The heads of one server's body. Immutable, hashed by identity."""
+    """The heads of one server's body, in order. Immutable, shared by targets, hashed by identity."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -68,17 +75,20 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return the numbers; None if the body has another layout. `lazily`: only check the characters of the tails; converting one may raise ValueError."""
+        """Return the numbers in order of the series; None if the body has another layout.
+
+        `lazily`: check only the characters of the tails; converting one later may raise ValueError.
+        """
         heads = self.heads
-        lines = body.split("\n", len(heads))
+        lines = body.split("\n", len(heads))  # at most one more than expected
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # A line with another head stays whole: the joined tails are longer.
+        # removeprefix leaves a line with another head whole, which makes the joined tails longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
-        # float() takes 1_000, the formats do not.
+        # float() takes 1_000 for a thousand; the exposition formats do not.
         if "_" in joined or any(compress(tails, self._is_comment)):
             return None
         if lazily and not joined.translate(_NUMERALS):
@@ -93,6 +103,7 @@ class Layout:
         )
 
     def lines_of(self, places: list[int]) -> list[int]:
+        """Return the line numbers of these series; empty for a text that is not read line by line."""
         lines = [index for index, sample in enumerate(self._is_sample) if sample]
         return [lines[place] for place in places] if lines else []
 
@@ -102,7 +113,7 @@ class Layout:
             yield head[:-1].partition("{")[0]
 
     def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
-        """Equal strings are shared in memory."""
+        """Yield each series with a wanted name, and its index. Equal strings are shared in memory."""
         one: dict[str, str] = {}
         samples = compress(self.heads, self._is_sample)
         for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
@@ -111,7 +122,11 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body; a number is None until converted from `words`. `tails`: the lines after their heads."""
+    """One parsed body: its layout and its numbers (None: not converted from `words` yet).
+
+    `tails`: the rest of each line after its head, joined by newlines, without spaces; None if it was not needed
+    to read the numbers. `words`: the same as a list.
+    """
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -147,6 +162,8 @@ class _ForeignLayout(Layout):
 
 
 class _BeyondGrammarError(Exception):
+    """A line beyond the plain grammar."""
+
     def __init__(self, index: int, line: str) -> None:
         self.index = index
         self.line = line
@@ -160,7 +177,7 @@ class TooManyLinesError(ExpositionError):
 
 
 class Parser:
-    """Reads one target's bodies; keeps the last layout."""
+    """Reads the bodies of one target; keeps only the last layout."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
@@ -168,18 +185,22 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Raises ExpositionError, naming the line; TooManyLinesError: over `lines_max` lines, unknown layout."""
+        """Parse a body; see `Layout.read` for `lazily`.
+
+        Raises ExpositionError, naming the line, if it is not in the format, and its subclass TooManyLinesError
+        for a body of over `lines_max` lines with an unknown layout.
+        """
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
-        # Before splitting: 16 MB of short lines would become 300 MB of strings.
+        # Count before splitting: 16 MB of short lines would become 300 MB of strings.
         count = body.count("\n") + 1
         if count > lines_max:
             raise TooManyLinesError(
                 f"the body has {count} lines, more than {lines_max}", _NO_AGGREGATOR
             )
         if not isinstance(self._layout, _ForeignLayout):
-            self._layout = None  # two layouts take twice the memory
+            self._layout = None  # free it first: two layouts at once take twice the memory
         lines = body.split("\n")
         longest = max(lines, key=len)
         if len(longest) > LINE_CHARACTERS_MAX:
@@ -195,14 +216,14 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # Equal series keep their layout: readers need not bind again.
+        # Keep the layout if the series are equal, so that readers need not bind again.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])
 
 
 def _learn(lines: list[str]) -> Exposition:
-    """Replaces `lines` in place: both at once would be twice the body."""
+    """Replace `lines` by their heads in place: both at once would be twice the body."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):
@@ -286,11 +307,12 @@ def _with_prometheus_client(
             metrics = list(parser.text_string_to_metric_families(body))
     except MemoryError:
         raise
-    except Exception as error:
+    except Exception as error:  # third-party code on untrusted input
         detail = f" ({error})" if str(error) else ""
         if openmetrics:
             raise ExpositionError(f"the body is not OpenMetrics{detail[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
-    # A native histogram has no number.
+    # A native histogram has no number; skip it.
+    # A native histogram has no number; the others of the body have theirs.
     samples = [each for metric in metrics for each in metric.samples if each.value is not None]
     return [(Series(each.name, each.labels), float(each.value)) for each in samples]

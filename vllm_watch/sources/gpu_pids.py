@@ -30,7 +30,7 @@ class GpuPids:
     """Maps PIDs for one driver version and one PID namespace of the watcher."""
 
     def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
-        """`processes` reads the host's tree, if any; `own_procfs` is the watcher's."""
+        """`processes`: reads the host's tree if there is one; `own_procfs`: the watcher's tree."""
         self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
         self._readers = (processes, self._own) if processes is not self._own else (processes,)
         self._namespaces = {
@@ -43,13 +43,13 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """As in "580.65.06"."""
+        """Set the driver's version ("580.65.06"); without it PIDs in a container stay unknown."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
     @property
     def numbering(self) -> str | None:
-        """Namespace of NVML's PIDs: "host" or "ours"; None: unknown."""
+        """Namespace of NVML's PIDs: "host" or "ours" (they differ only in a container); None: unknown."""
         if not self._own_inside:
             return "host"
         if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
@@ -58,21 +58,22 @@ class GpuPids:
 
     @property
     def memory_is_theirs(self) -> bool:
-        """True if the memory reported with a PID is that process's."""
+        """True if the memory that NVML reports with a PID belongs to that process."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
 
     @property
     def all_are_listed(self) -> bool | None:
+        """True if NVML lists the processes of all containers; None: unknown."""
         numbering = self.numbering
         return None if numbering is None else numbering == "host"
 
     @property
     def utilization_is_theirs(self) -> bool:
-        """True if samples carry the PIDs of the process lists."""
+        """True if utilization samples carry the same PIDs as the process lists."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return the process; state X: the host has it no more."""
+        """Return the process. None: unknown. State X: the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -80,6 +81,7 @@ class GpuPids:
         return None
 
     def forget_others(self, pids: Collection[int]) -> None:
+        """Drop the cached facts of all other processes."""
         for reader in self._readers:
             kin = self._kin[reader]
             reader.forget_others({*pids, *kin.pids})
@@ -97,7 +99,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The process confirms the driver's claim: it has the GPU open.
+        # The driver only claims its version, so the process must confirm it: it has the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)
@@ -106,7 +108,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """The number alone could match a sibling container's."""
+        """Add the PID in our namespace. The number alone could match a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

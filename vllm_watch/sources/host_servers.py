@@ -1,6 +1,8 @@
-"""Find the vLLM servers of this host from /proc: command lines and listening sockets.
+"""Find the vLLM servers of this host from /proc alone: command lines and listening sockets.
 
-One with a hidden port or process (a sidecar shares the network but not the processes) is `sure` only after it answered.
+A server in a container is found by its visible processes and reached at the container's address. If the command
+line does not give the port, or the process is hidden (a sidecar shares the network but not the processes), the
+server is `sure` only after it answered. A program that embeds vLLM is recognized by its engine core.
 """
 
 import os
@@ -14,7 +16,7 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import json_text
 
-SERVERS_MAX = 64
+SERVERS_MAX = 64  # a host has 16 GPUs; a server needs a part of one
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 _CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
@@ -27,7 +29,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """A server's URL and its command line's facts. `sure`: certainly vLLM's."""
+    """A server's URL, its command line's facts, and whether it is certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -36,7 +38,7 @@ class HostServer(NamedTuple):
 
 
 def find(all_: Processes, procfs: Path) -> list[HostServer]:
-    """Return the servers by port, each URL once."""
+    """Return the servers, each URL once, sorted by port."""
     here = _listening(Path("/proc/self/net"))
     found: dict[str, HostServer] = {}
     for facts in _topmost(all_):
@@ -50,7 +52,7 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
 
 
 def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the arguments of `vllm serve` or its module; None: no vLLM server."""
+    """Return the arguments after `vllm serve` or its module; None if this is not a vLLM server."""
     words = tuple(argv)
     named = [PurePath(word).name for word in words[:2]]
     runs_python = named[:1] != [] and named[0].startswith("python")
@@ -70,7 +72,7 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """Return each server once: the first of several processes, an engine core's parent."""
+    """Return each server once: the first of several processes; for an engine core, its parent."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()
@@ -95,7 +97,7 @@ def _servers(
     port = flags.get("port", str(PORT_DEFAULT))
     held = _held(facts, all_, procfs)
     at_port = [each for each in held if port_known and str(each.port) == port]
-    if port_known and not at_port and port.isdecimal():
+    if port_known and not at_port and port.isdecimal():  # still loading, or descriptors unreadable
         network = _listening(procfs / str(facts.pid) / "net")
         at_port = [each for each in network if str(each.port) == port][:1]
         at_port = at_port or [sockets.Listening(flags.get("host", "127.0.0.1"), int(port), 0)]
@@ -114,7 +116,7 @@ def _kv_role(text: str) -> str:
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
-    """Its sockets, and those of the API servers that it started."""
+    """Return the listening sockets of the process and of the API servers that it started."""
     try:
         inodes = sockets.held(procfs, facts.pid)
         for part in descendants(facts.pid, all_):
@@ -135,6 +137,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
+    """Return True if it is in our network namespace; if unreadable, if its socket is one of ours."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -147,7 +150,7 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """Return None if there is none, e.g. only a container's loopback."""
+    """Return a reachable address; None if there is none, e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))
@@ -159,7 +162,7 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """By name with dashes; a switch is empty."""
+    """Return --NAME VALUE and --NAME=VALUE by name with dashes; a switch is empty."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

@@ -1,4 +1,4 @@
-"""One bounded HTTP call and its outcome: the only way to talk to an engine."""
+"""One bounded HTTP call and its outcome: the watcher's only way to talk to an engine."""
 
 import time
 from collections.abc import Mapping
@@ -13,10 +13,11 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Largest share of a call's time for connecting: with equal limits an unreachable server would look like one that hangs, and a restart would be advised."""
+"""Largest share of a call's time for connecting. If both limits expired at the same moment, an unreachable server
+would look like one that accepts connections and hangs, and a restart would be advised."""
 
 REDIRECTS_MAX = 2
-"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; one is spare."""
+"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
@@ -25,7 +26,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one call: seconds to connect and to the last byte, bytes of the body."""
+    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -40,18 +41,18 @@ class Answer:
     call: Call
     body: bytes = b""
     content_type: str = ""
-    url: str = ""  # after redirects
+    url: str = ""  # final URL, after redirects
     headers: Mapping[str, str] = field(default_factory=dict)  # by names in lower case
-    arrived_monotonic_s: float = 0.0
+    arrived_monotonic_s: float = 0.0  # of the last byte, or of the failure
 
 
 def new_session() -> Session:
-    """Return a session with keep-alive, without cookies and environment proxies."""
+    """Return a session with keep-alive, without cookies and without proxies from the environment."""
     return Session()
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """GET `url`. Raises nothing for errors of server or network."""
+    """GET `url`. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
@@ -68,7 +69,10 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
 async def post(
     session: Session, url: str, limits: Limits, headers: dict[str, str], body: bytes
 ) -> Answer:
-    """POST `body` once, without redirects. Raises nothing for errors of server or network; an error's body is kept in part."""
+    """POST `body` once, without redirects. Never raises for errors of the server or the network.
+
+    A status other than 200 keeps the beginning of its body, which explains the error.
+    """
     began_s = time.monotonic()
     bounds = _bounds(limits, limits.timeout_seconds)
     reply = await session.ask("POST", url, headers, body, bounds)
@@ -88,7 +92,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """Retry once if our loop was late: the answer may have come in time."""
+    """GET, and retry once if our loop was late when the answer was due: it may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
@@ -108,7 +112,10 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Another host could be anyone's: keys and trust end at the configured origin."""
+    """Return the redirect's URL; None if it is invalid, too long or leaves the server.
+
+    Another host could be anyone's: keys and trust end at the configured origin.
+    """
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

@@ -1,4 +1,8 @@
-"""One connection to a server, one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
+"""One connection to a server, with one request at a time: a plain asyncio protocol.
+
+It closes itself if it cannot be trusted: after unsolicited bytes, after an abandoned response, or if the response
+ends with the connection.
+"""
 
 import asyncio
 import ssl
@@ -10,7 +14,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Kept of a refused POST's body: a sentence or two."""
+"""Kept of the body of a refused POST: a sentence or two."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -22,26 +26,30 @@ class Wanted(NamedTuple):
     """Limits of the response."""
 
     deadline_s: float  # of the loop's clock
-    seconds: float
+    seconds: float  # the whole time limit, for messages
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
-    """The outcome of a request. Not an exception: a traceback would keep the body."""
+    """The outcome of a request. Not an exception: its traceback would keep the body until a collection."""
 
-    outcome: str
+    outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
     status: int | None = None
-    headers: Mapping[str, str] = {}  # lower case
+    headers: Mapping[str, str] = {}  # by names in lower case
     body: bytes = b""
-    arrived_monotonic_s: float = 0.0
-    late_s: float = 0.0  # our own delay at the end
-    kept: bool = False
-    waited_s: float = 0.0  # in our own queue to connect
+    arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
+    late_s: float = 0.0  # delay of our own clock when it ended the request
+    kept: bool = False  # on a reused connection
+    waited_s: float = 0.0  # in our own queue to connect; not the server's time
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection. `room`: the loop's receive buffer; asyncio would allocate 256 kB per response."""
+    """An open connection and its current request.
+
+    `room`: the receive buffer, shared by all connections of a loop, because bytes are consumed at once. Without it
+    asyncio allocates 256 kB per response, which costs more than reading it.
+    """
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -52,14 +60,14 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[Reply] | None = None
         self._reader = ResponseReader()
         self._wanted = Wanted(0.0, 0.0, 0)
-        self._error: Exception | None = None
+        self._error: Exception | None = None  # the cause of its end
         self._tls_13 = False
-        self._received = False
-        self._given_up = False
-        self.begun = False
+        self._received = False  # any byte ever
+        self._given_up = False  # we ended it
+        self.begun = False  # the response has begun
         self.reusable = False
         self._idle_until_s: float | None = None  # of the loop's clock; None: in use
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None  # shared by successive idle periods
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._loop.time() - self._made_s < seconds
 
     async def exchange(self, request: bytes, wanted: Wanted) -> Reply:
-        if self._transport is None:
+        if self._transport is None:  # closed before the request
             return self._broken_off()
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         self._waiter = waiter
@@ -87,18 +95,18 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             if not self.reusable:
                 self.abort()
-            # An idle connection keeps no body: a thousand would be 50 MB.
+            # An idle connection keeps no body: those of a thousand would be 50 MB.
             self._waiter = None
             self._reader.expect(0)
 
     def keep_idle(self, seconds: float | None = None) -> None:
-        """Close it after `seconds` without use; None: it is in use."""
+        """Close it after `seconds` unless it is used again; None: it is in use."""
         self._idle_until_s = self._loop.time() + seconds if seconds else None
         if seconds and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
 
     def _idle_end(self) -> None:
-        """It may be in use again."""
+        """The first idle period is over; the connection may have been used since."""
         self._idle_timer = None
         if self._idle_until_s is None:
             return
@@ -113,12 +121,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    # --- called by asyncio
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS transports are
         self._transport = transport
         secure = transport.get_extra_info("ssl_object")
         self._tls_13 = secure is not None and secure.version() == "TLSv1.3"
-        transport.pause_reading()
+        transport.pause_reading()  # read nothing before the first request
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room
@@ -148,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._end(self._broken_off())
         self._reader.close()
+
+    # --- end of a request
 
     def _done(self) -> None:
         reader = self._reader
@@ -181,8 +193,8 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return Reply("tls", f"the server ended TLS: {error}")
         if self._tls_13 and not self._received and not self._given_up:
-            # asyncio's servers (uvicorn) close silently after the handshake if they reject a client certificate. Read as an engine's disconnect, one expired
-            # certificate would restart a fleet.
+            # The server checks a client certificate after the handshake, and asyncio's servers (uvicorn) then close
+            # silently. Read as an engine that disconnects, one expired certificate would restart a fleet.
             return Reply("tls", _CLOSED_AFTER_TLS)
         if self._reader.status:
             return Reply("disconnected", "the connection broke off in the middle of the body")
@@ -190,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reply("disconnected", f"the connection broke off: {cause}")
 
     def _end(self, reply: Reply) -> None:
+        """Resolve the request; if an error response had begun, it is the reply."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return

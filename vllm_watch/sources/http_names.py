@@ -1,4 +1,4 @@
-"""Host name resolution by the system's resolver in a thread, with a short cache."""
+"""Host name resolution: the system's resolver, called in a thread, with a short cache."""
 
 import asyncio
 import errno
@@ -9,9 +9,10 @@ from typing import NamedTuple, cast
 from aiohappyeyeballs import AddrInfoType
 
 KEPT_SECONDS = 30.0
+"""A replaced pod gets another address; most servers are scraped more often than this."""
 
 NAMES_MAX = 1000
-"""When full, it is cleared."""
+"""Cache size; when full, the cache is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
@@ -22,14 +23,14 @@ class _Lookup(NamedTuple):
 
 
 class Names:
-    """A cache of addresses. Lookups of a name share a query, which outlives a cancelled caller."""
+    """A cache of addresses. Concurrent lookups of one name share one query, which outlives a cancelled caller."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or _of_the_system
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
     async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
-        """Raises OSError."""
+        """Return at least one address. Raises OSError."""
         if (literal := _literal(host, port)) is not None:
             return literal
         key, loop = (host, port), asyncio.get_running_loop()
@@ -56,13 +57,14 @@ class Names:
             found = await self._resolve(*key)
         except UnicodeError as error:
             raise OSError("it is not a valid host name") from error
-        except RuntimeError as error:
+        except RuntimeError as error:  # no thread could be started: out of memory, or a limit
             raise OSError(errno.ENOMEM, str(error)) from error
         if not found:
             raise OSError("it has no address")
         return found
 
     def _answered(self, key: tuple[str, int], task: "asyncio.Task[list[AddrInfoType]]") -> None:
+        """Do not cache a failure: the name server may be back a second later."""
         if task.cancelled() or task.exception() is not None:
             lookup = self._lookups.get(key)
             if lookup is not None and lookup.task is task:

@@ -1,4 +1,4 @@
-"""HTTP requests as bytes; URLs are parsed once."""
+"""HTTP requests as bytes: a URL is parsed once, headers are checked each time."""
 
 import base64
 import re
@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Proxies take 8 kB, an engine's has under a hundred, and a redirect may name any."""
+"""Longest URL: proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
 
 PLACES_MAX = 4096
-"""Cached (1 kB each, 10 kB at worst): two per scrape of 1,000 targets."""
+"""Cache of parsed URLs (1 kB each, 10 kB at worst): two per scrape of 1,000 targets, and spare."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     """The endpoint of a connection."""
 
     scheme: str
-    host: str
+    host: str  # a name in ASCII, or an address without brackets
     port: int
 
 
@@ -38,14 +38,14 @@ class Place(NamedTuple):
     """A parsed URL."""
 
     origin: Origin
-    target: str
-    host: str
-    authorization: str  # "": none
+    target: str  # path and query
+    host: str  # value of the header Host
+    authorization: str  # from the URL's user and password; "": none
 
 
 @lru_cache(PLACES_MAX)
 def place(url: str) -> Place:
-    """Parse a URL. Raises ValueError."""
+    """Parse a URL. Raises ValueError if it is invalid."""
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
@@ -68,7 +68,7 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Header names must be in their usual case. Raises ValueError."""
+    """Build a request. Header names must be in their usual case. Raises ValueError for an unsafe header."""
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

@@ -1,6 +1,8 @@
 """State shared by calls: reusable connections, addresses, TLS contexts.
 
-Only a GET is retried, once, if a reused connection closed before a byte came (uvicorn closes idle ones after 5 s). Other methods use a new connection.
+A request is sent once. Only a GET is retried, once, on a new connection, if a reused one was closed before a byte
+of the response came: servers close idle connections (uvicorn after 5 s), sometimes just as we use them.
+Other methods always use a new connection, so this cannot happen to them.
 """
 
 import asyncio
@@ -21,22 +23,22 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""The server is no longer polled."""
+"""A connection idle for this long is closed: the server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""An older connection would pin us to one process of a server while others may hang."""
+"""An older connection is not reused: it would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""Until the next address is tried in parallel (RFC 8305, 8)."""
+"""Head start of an address before the next is tried in parallel (RFC 8305, 8)."""
 
 ROOM_BYTES = 256 << 10
-"""More than a usual /metrics: one turn of the loop reads it."""
+"""Read from a socket at once: more than a usual /metrics, so one turn of the loop suffices."""
 
-_CLOSE_TURNS = 4  # an aborted connection ends in the next, with TLS two later
+_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next, with TLS two later
 
 
 class Bounds(NamedTuple):
-    """As in http.Limits."""
+    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
 
     connect_seconds: float
     seconds: float
@@ -45,14 +47,14 @@ class Bounds(NamedTuple):
 
 
 class _To(NamedTuple):
-    """Key of the pool: its connections are interchangeable."""
+    """The key of the pool: connections to one origin with one TLS configuration are interchangeable."""
 
     origin: Origin
     tls: TlsConfig
 
 
 class _Seat:
-    """A permit for one connection."""
+    """A permit for one open connection; released once."""
 
     def __init__(self, seats: asyncio.Semaphore) -> None:
         self._seats: asyncio.Semaphore | None = seats
@@ -64,15 +66,18 @@ class _Seat:
 
 
 class Session:
-    """An HTTP client for one event loop. Beyond `connections_max` a call replaces an idle connection, or waits."""
+    """An HTTP client for one event loop. It must be closed.
+
+    At most `connections_max` are open: beyond that a call replaces an idle connection, or waits.
+    """
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
         self._seats = asyncio.Semaphore(most)
-        self._waiting = 0
+        self._waiting = 0  # calls that wait for a permit
         self._names = names if names is not None else Names()
         self._trust = Trust()
-        self._idle: dict[_To, list[Connection]] = {}
+        self._idle: dict[_To, list[Connection]] = {}  # the last used is last
         self._open: set[Connection] = set()
         self._closed = False
         self._room = memoryview(bytearray(ROOM_BYTES))
@@ -88,6 +93,7 @@ class Session:
         return len(self._open)
 
     async def close(self) -> None:
+        """Close every connection; running calls fail."""
         self._closed = True
         self._names.close()
         for connection in list(self._open):
@@ -117,6 +123,7 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
+        # The server gets its full time: the wait for a permit was ours.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)
@@ -129,7 +136,7 @@ class Session:
         self, to: _To, connection: Connection, question: bytes, wanted: Wanted
     ) -> Reply:
         reply = await connection.exchange(question, wanted)
-        if self._waiting:
+        if self._waiting:  # an idle connection would hold the permit
             connection.abort()
         elif connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS):
             connection.keep_idle(IDLE_SECONDS)
@@ -176,6 +183,8 @@ class Session:
         if not kept:
             self._idle.pop(to, None)
 
+    # --- connecting
+
     async def _connected(
         self, to: _To, seconds: float, wanted: Wanted, seat: _Seat
     ) -> Connection | Reply:
@@ -199,7 +208,7 @@ class Session:
             return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
-        # Loading certificates is our time.
+        # Loading certificates is our time: the server's starts now.
         read_s = loop.time() - began_s
         connect_by_s = began_s + read_s + seconds
         due_s = min(connect_by_s, wanted.deadline_s)
@@ -211,7 +220,7 @@ class Session:
                 raise
             late_s = loop.time() - due_s
             if due_s < connect_by_s:
-                # A reused connection hung, or certificates took the time.
+                # The deadline came first: a reused connection had hung, or loading certificates took the time.
                 cause = f"connected, but no complete answer within {wanted.seconds:g} s"
                 return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
@@ -249,7 +258,7 @@ class Session:
 
 def _not_connected(step: str, error: Exception) -> Reply:
     cause, number = str(error), getattr(error, "errno", None)
-    # One error with all texts.
+    # Several addresses that failed differently are one error with all their texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")

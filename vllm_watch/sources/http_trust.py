@@ -1,4 +1,4 @@
-"""TLS contexts (trusted CAs, own certificate), reloaded when their files change."""
+"""TLS contexts (trusted CAs, own certificate), loaded from files once and again when these change."""
 
 import asyncio
 import errno
@@ -14,13 +14,14 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Between reloads of the system's CAs after a refused certificate."""
+"""Shortest time between reloads of the system's CAs after a refused certificate: they may have been fixed, or were
+unreadable before for lack of a file descriptor."""
 
 CHECK_SECONDS = 5.0
-"""Checked at most this often."""
+"""Interval at which files are checked for changes when connections are made."""
 
 CONTEXTS_MAX = 200
-"""A system's CAs take a megabyte per context."""
+"""Cache size; a system's CAs take a megabyte per context."""
 
 _log = structlog.get_logger()
 
@@ -30,37 +31,39 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 @dataclass(slots=True)
 class _Made:
     context: ssl.SSLContext
-    stamp: _Stamp
+    stamp: _Stamp  # of its files, as loaded or as last found unusable
     made_s: float
     checked_s: float
     checking: "asyncio.Future[ssl.SSLContext] | None" = None
 
 
 class Trust:
-    """TLS contexts by configuration. For one event loop; threads load the files."""
+    """TLS contexts by configuration. Use from one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
+        # Taken only in threads: a thousand targets load the same files once.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Raises TlsFileError, and OSError if no thread can be started."""
+        """Return a cached or new context. Raises TlsFileError, and OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # In the background: this context still works.
+                # In the background: threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)
                 made.checking.add_done_callback(lambda check: check.cancelled() or check.exception())  # fmt: skip
-        except RuntimeError as error:
+        except RuntimeError as error:  # no thread can be started
             if made is None:
                 raise OSError(errno.ENOMEM, str(error)) from error
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
+        """Reload the system's CAs after a failed handshake: their change shows in no stamp."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return
@@ -79,7 +82,7 @@ class Trust:
                 if known is None:
                     raise
                 if own_trouble.of_error(error) is None:
-                    # A new certificate without its key yet: keep the old pair.
+                    # Half renewed: a new certificate without its key yet. Keep the old pair until they match.
                     _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
                     known.stamp = stamp
                 return known.context

@@ -1,4 +1,4 @@
-"""The vLLM servers of this host, confirmed over HTTP if their processes leave doubt."""
+"""The vLLM servers of this host, confirmed over HTTP if their processes leave doubt; and those next to a target."""
 
 import asyncio
 import time
@@ -18,25 +18,30 @@ from vllm_watch.support import threads
 NONE_FOUND = "no vLLM server runs on this host"
 REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
 
-_SEARCH_SECONDS = 5.0  # reading a command line may block
+_SEARCH_SECONDS = 5.0  # reading the command line of a process stuck in the kernel may block
 _NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Other vLLM servers on a target's host. Searched twice a minute at most."""
+    """Other vLLM servers on the host of a target that refuses connections. Searched twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
         self._due_s = float("-inf")
         self._seen: list[HostServer] | None = None
-        self._answered: set[str] = set()
+        self._answered: set[str] = set()  # URLs of local targets, until they refuse
 
     def answered(self, url: str) -> None:
+        """Note that a local target is a vLLM server that answers."""
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Name them in the error, unless the target's process is visible, or servers answer whose processes are not (a container without the host's PIDs)."""
+        """Add the other servers found here to the call's error.
+
+        Unchanged if the target's own process is visible, or if servers answer whose processes are not: in a container
+        without the host's PIDs nothing is visible.
+        """
         self._answered.discard(url)
         now_s = time.monotonic()
         if now_s >= self._due_s:
@@ -57,7 +62,10 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers; uncertain ones are asked for /metrics unless `known`. None: not read in time."""
+    """Return the running servers; uncertain ones are asked for /metrics unless `known`.
+
+    None: the processes could not be read in time.
+    """
     found = await _search(listing, procfs)
     if found is None:
         return None
@@ -69,6 +77,8 @@ async def servers(
 
 
 async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
+    """Return the servers found by their processes; None if these could not be read in time."""
+
     def search() -> list[HostServer]:
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 
@@ -93,7 +103,7 @@ async def _confirm(server: HostServer, session: Session) -> HostServer | None:
 
 
 def shown(server: HostServer) -> str:
-    """Return model and address."""
+    """Return model and address for a sentence."""
     parts = urlsplit(server.url)
     host = "" if parts.hostname == "127.0.0.1" else parts.hostname
     return f"{server.model} at {host}:{parts.port}".removeprefix(" at ")

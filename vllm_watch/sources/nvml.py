@@ -1,7 +1,9 @@
 """Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link): it may block one daemon thread, never a second. That thread also shuts NVML down, which must
-not happen during a call.
+A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled. So it may block one daemon
+thread, which is never replaced or duplicated: while it hangs every read reports that at once, and when the call
+returns, reading continues. NVML is global to the process and must not be shut down during a call, so that
+thread also shuts it down.
 """
 
 import asyncio
@@ -19,15 +21,16 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# The driver may be loaded later (by an operator on a Kubernetes node).
+# The driver may be loaded later (by an operator on a Kubernetes node). A check searches the library path.
 NO_DRIVER_RECHECK_SECONDS = 60.0
+# A working driver shuts down in milliseconds; a hung one is left until the process ends.
 CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is process-wide: a new source waits for a hung one.
+# NVML is process-wide: a source that replaces a hung one (after a configuration reload) waits for it.
 _NVML = threading.Lock()
 
 
@@ -35,12 +38,12 @@ _NVML = threading.Lock()
 class _Job:
     answer: "asyncio.Future[GpuReading]"
     begun_s: float
-    late: GpuReading | None = None  # of the previous poll
-    hung: bool = False
+    late: GpuReading | None = None  # the previous poll's result, if it hung and arrived late
+    hung: bool = False  # reported as hung; its readers are gone
 
 
 class GpuLimits(Protocol):
-    """The settings that a source reads."""
+    """The part of the settings `gpu` that a source reads."""
 
     @property
     def enabled(self) -> str: ...
@@ -49,7 +52,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Reads all GPUs of this host. For one event loop at a time."""
+    """Reads all GPUs of this host. Use from one event loop at a time."""
 
     def __init__(
         self,
@@ -58,20 +61,20 @@ class NvmlSource:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` paces only the rechecks."""
+        """`monotonic` paces only the rechecks of a minute."""
         self._settings = settings
         self._monotonic = monotonic
         self._driver = Driver(processes, monotonic)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # at most one job, and None to end
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
-        self._queued = False
-        self._absent: tuple[float, GpuReading] | None = None  # when that was seen
+        self._queued = False  # waiting for another source's hung call
+        self._absent: tuple[float, GpuReading] | None = None  # no driver: when that was seen
         self._status = ""
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """Concurrent calls share one poll."""
+        """Poll once, within the deadline; concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -88,7 +91,7 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """A hung call is abandoned."""
+        """End the thread and shut NVML down. A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -146,7 +149,7 @@ class NvmlSource:
     def _hung_reading(self, job: _Job) -> GpuReading:
         seconds = time.monotonic() - job.begun_s
         call = self._driver.calling
-        # /proc is read too: a process stuck in the kernel with its memory locked blocks it.
+        # Between NVML calls /proc is read: a process stuck in the kernel with its memory locked blocks it.
         cause = f"the NVIDIA driver has not answered {call}" if call else "/proc has not answered"
         if self._queued:
             cause = "the NVIDIA driver has not answered a call from before"
@@ -165,12 +168,12 @@ class NvmlSource:
 def _from_thread(
     answer: "asyncio.Future[GpuReading]", resolve: Callable[[_T], None], result: _T
 ) -> None:
-    with suppress(RuntimeError):
+    with suppress(RuntimeError):  # the loop was closed
         answer.get_loop().call_soon_threadsafe(resolve, result)
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """NVML reports each Xid once."""
+    """Add the Xids of a late poll: NVML reports each once, so they would be lost."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

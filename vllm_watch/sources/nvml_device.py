@@ -1,20 +1,22 @@
-"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values (all ones, 65535 °C, more used memory than there is) are None.
+"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values are None.
 
+NVML answers "not supported" for features that a GPU, MIG slice or container lacks, and some drivers answer with all
+ones, 65535 °C or more used memory than there is. None of these may pass for a value.
 Source: nvml.h and the NVML API reference.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Ask = Callable[..., Any]
+Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result, or None
 
-# Outside are error values.
+# Plausible for any product: a value outside is a driver's error value.
 TEMPERATURE_CELSIUS = range(-40, 151)
 POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
 
-MEMORY_V2 = 0x02000028  # nvmlMemory_v2: size and version
+MEMORY_V2 = 0x02000028  # nvmlMemory_v2: the size of the struct and its version
 _GPU_TEMPERATURE = 0  # NVML_TEMPERATURE_GPU
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 _UNCORRECTED, _VOLATILE = 1, 0  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
@@ -38,7 +40,10 @@ class Memory(NamedTuple):
 
 
 def read_memory(ask: Ask, handle: Any) -> Memory:
-    """Before R510 (no version 2 of the call) `used` includes the driver's reserved part."""
+    """Return the memory of a GPU or slice.
+
+    Without version 2 of the call (before R510) `used` includes the driver's reserved part.
+    """
     memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     reserved = None if memory is None else int(memory.reserved)
     if memory is None:
@@ -50,7 +55,7 @@ def read_memory(ask: Ask, handle: Any) -> Memory:
 
 
 def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
-    """The changing fields of a GpuSample."""
+    """Return the changing fields of a GpuSample: load, heat, power, clocks and error counts."""
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     remapped = ask("nvmlDeviceGetRemappedRows", handle)
     return {
@@ -73,7 +78,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """Constant while the driver is loaded."""
+    """Return the highest SM clock; constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 

@@ -1,6 +1,7 @@
 """The processes that hold memory on one GPU or MIG slice, with their facts from /proc.
 
-NVML lists them by kind (compute, graphics, MPS clients), each with all of a process's memory: lists are not summed.
+NVML lists them by kind (compute, graphics, MPS clients). One process may be in several lists with the same memory,
+which is counted per process and not per kind: lists are merged, not summed.
 """
 
 import time
@@ -12,14 +13,14 @@ from vllm_watch.sources.gpu_pids import GpuPids
 from vllm_watch.sources.nvml_device import Ask, ratio
 from vllm_watch.sources.processes import ProcessFacts
 
-# By priority: a CUDA process that also draws counts as compute.
+# The order decides `type`: a CUDA process that also draws counts as compute.
 LISTS = (
     ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples.
+# The driver keeps old samples: at the first poll only samples younger than this are current.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -34,15 +35,15 @@ class _Holder:
 
 @dataclass(slots=True)
 class Utilization:
-    """SM utilization of one GPU: each PID's newest sample since the last poll."""
+    """Per-process SM utilization of one GPU: the newest sample of each PID since the last poll."""
 
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Return PID → ratio, without idle or unsampled processes."""
+        """Return PID → ratio; without processes that have no new sample (idle, or not sampled)."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
-            self.last_seen_microseconds = 0  # the clock was set back
+            self.last_seen_microseconds = 0  # the clock was set back: no sample would be newer
         first = self.last_seen_microseconds == 0
         after = now - _FIRST_SAMPLE_AGE_MICROSECONDS if first else self.last_seen_microseconds
         samples = ask("nvmlDeviceGetProcessUtilization", handle, self.last_seen_microseconds) or ()
@@ -62,11 +63,11 @@ def read_holders(
     memory_total_bytes: int | None,
     utilization: Utilization | None,
 ) -> tuple[ProcessSample, ...] | None:
-    """By ascending PID; None if NVML supports none of the lists here."""
+    """Return the holders by ascending PID; None if NVML supports none of the lists here."""
     answers = {kind: ask(function, handle) for kind, function in LISTS}
     if all(answer is None for answer in answers.values()):
         return None
-    used_bytes_max = memory_total_bytes if pids.memory_is_theirs else -1
+    used_bytes_max = memory_total_bytes if pids.memory_is_theirs else -1  # drop all
     holders = _merge(answers, used_bytes_max)
     if not holders:
         return ()
@@ -79,6 +80,7 @@ def read_holders(
 
 
 def _merge(answers: dict[str, Any], used_bytes_max: int | None) -> list[_Holder]:
+    """Merge by PID and instance; drop memory values above the bound as absurd."""
     holders: dict[tuple[int, int, int], _Holder] = {}
     for kind, answer in answers.items():
         for info in answer or ():

@@ -1,6 +1,7 @@
 """NVML between nvmlInit and nvmlShutdown: find the GPUs and poll them.
 
-Blocking; for one thread. A failed GPU leaves the others readable; a failed library raises and ends the session.
+Blocking; use from one thread only. A failed GPU leaves the others readable; a failed library (driver gone, not
+initialised) raises and ends the session.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Kept for when the GPU no longer answers."""
+    """Identity of a GPU, kept for when it no longer answers."""
 
     index: int
     uuid: str
@@ -33,11 +34,14 @@ class Inventory:
     """GPUs remembered from session to session."""
 
     by_index: dict[int, Identity] = field(default_factory=dict)
-    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID
+    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID; fell off the bus
 
 
 class Asker:
-    """Calls pynvml functions by name; None: no answer. `calling`: the running one. Raises NVMLError if a whole GPU (lost) or the library fails."""
+    """Calls pynvml functions by name; None if there is no answer. `calling`: the running one, for other threads.
+
+    Raises: NVMLError if a whole GPU (lost) or the whole library fails.
+    """
 
     def __init__(self, nvml: ModuleType) -> None:
         self.calling = ""
@@ -50,7 +54,7 @@ class Asker:
 
     def __call__(self, name: str, *arguments: object) -> Any:
         if not hasattr(self._nvml, name):
-            return None
+            return None  # a version of pynvml without this function
         try:
             return self.must(name, *arguments)
         except (self._nvml.NVMLError_GpuIsLost, *self.library_errors):
@@ -59,7 +63,7 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Raises NVMLError."""
+        """Call a function that must succeed. Raises: NVMLError of any kind."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)
@@ -85,20 +89,20 @@ class Session:
         self._inventory = inventory
         self.ask = Asker(nvml)
         self._gpus: list[_Gpu] = []
-        self._unreadable: list[Identity] = []
+        self._unreadable: list[Identity] = []  # present, but without a handle
         self._xids: XidEvents | None = None
         self._counted = 0
         self.driver_version: str | None = None
 
     def open(self) -> None:
-        """Raises NVMLError."""
+        """Initialise NVML and find the GPUs. Raises: NVMLError."""
         self.ask.must("nvmlInitWithFlags", 0)
         self.driver_version = self.ask("nvmlSystemGetDriverVersion")
         self._pids.set_driver(self.driver_version)
         self._find()
 
     def poll(self) -> tuple[GpuSample, ...]:
-        """Ascending by index, slices after their GPU. Raises NVMLError if the library fails."""
+        """Poll once; ascending by index, slices after their GPU. Raises: NVMLError if the library fails."""
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
@@ -120,7 +124,7 @@ class Session:
         return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
 
     def close(self) -> None:
-        """Never raises: the driver may be gone."""
+        """Shut NVML down; never raises, because the driver may be gone."""
         if self._xids:
             self._xids.close()
         with suppress(self._nvml.NVMLError):
@@ -135,7 +139,7 @@ class Session:
             except self._nvml.NVMLError_GpuIsLost:
                 lost_indices.append(index)
             except self._nvml.NVMLError_NoPermission:
-                continue  # not given to this container
+                continue  # a host GPU that this container was not given
             except self.ask.library_errors:
                 raise
             except self._nvml.NVMLError:
@@ -171,7 +175,7 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Indices shift when a GPU is gone."""
+        """Return the GPU last seen at this index, unless it answers elsewhere: indices shift when a GPU is gone."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)
@@ -216,7 +220,7 @@ class Session:
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, number)
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
-                continue
+                continue  # an empty slot
             memory = nvml_device.read_memory(self.ask, handle)
             yield GpuSample(
                 index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),

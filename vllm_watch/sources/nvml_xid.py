@@ -1,6 +1,7 @@
 """Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
-Each poll takes the queued events.
+NVML sends them as events to a waiting caller. We never wait: each poll takes the queued ones, so an Xid is known at the
+next poll. Earlier ones are only in the kernel's log.
 Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A failing GPU can repeat one for every program on it.
+# A failing GPU can repeat an Xid for every program on it; a hundred tell as much as thousands.
 EVENTS_PER_POLL_MAX = 100
 
 
@@ -20,7 +21,7 @@ class XidEvents:
     """Subscribes to the GPUs of one NVML session."""
 
     def __init__(self, nvml: ModuleType, ask: Ask, handles: dict[str, Any]) -> None:
-        """`handles`: UUID → handle. Xids of GPUs without events stay unknown."""
+        """`handles`: UUID → handle. GPUs without events are left out: their Xids stay unknown."""
         self._nvml = nvml
         self._ask = ask
         self._uuids: dict[int | None, str] = {}
@@ -33,22 +34,22 @@ class XidEvents:
             self._uuids[_address(handle)] = uuid
 
     def take(self) -> dict[str, list[int]]:
-        """Return UUID → Xid codes since the last call, oldest first."""
+        """Return UUID → Xid codes since the last call, oldest first, for subscribed GPUs."""
         taken: dict[str, list[int]] = {uuid: [] for uuid in self._uuids.values()}
         for _ in range(EVENTS_PER_POLL_MAX if taken else 0):
             try:
                 event = self._ask("nvmlEventSetWait_v2", self._events, 0)
             except self._nvml.NVMLError_GpuIsLost:
-                break
+                break  # reading that GPU reports it
             if event is None:
-                break
+                break  # timed out: the queue is empty
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None and event.eventType == _XID_EVENT:
                 taken[uuid].append(int(event.eventData))
         return taken
 
     def close(self) -> None:
-        """NVML must still be initialised."""
+        """Unsubscribe; NVML must still be initialised."""
         if self._events is not None:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)

@@ -1,6 +1,7 @@
-"""Failures of a call caused by this host: a lack of file descriptors, a suspended process.
+"""Failures of a call that are caused by this host and not by the engine.
 
-Mistaken for silent engines, they would page for every engine at once.
+Without a file descriptor no connection can be made, and a suspended process reads no response in time, however
+fast it came. Mistaken for a silent engine, either would page for every engine at once.
 """
 
 import errno
@@ -8,11 +9,12 @@ import os
 import socket
 
 OUTCOME = "watcher"
-"""One of samples.observation.OUTCOMES."""
+"""Outcome of such a call; one of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout later than due by more than both (seconds, share of its length) is not trusted: a running loop's timers are late by milliseconds, p99 below half a
-second with 1,000 targets."""
+"""A timeout that fires later than due by more than this, and by more than this share of its length, is not trusted:
+a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets. The response
+may be waiting in the socket."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -29,13 +31,13 @@ NO_PLACE = (
 
 
 def of_error(error: BaseException) -> str | None:
-    """Return the resource this host lacks; None if the error is not our own."""
+    """Describe the resource this host lacks; None if the error is not our own."""
     if isinstance(error, MemoryError):
         return "no memory is left for the answer (raise the limit that vllm-watch runs under)"
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # Without a descriptor the resolver reports an unknown name.
+        # The resolver needs a descriptor, and reports the lack of one as an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 
@@ -46,12 +48,12 @@ def is_late(late_s: float, seconds: float) -> bool:
 
 
 def held_up(late_s: float) -> str:
-    """Return the text for a suspended watcher."""
+    """Return the error text for a suspended watcher."""
     return f"vllm-watch itself did not run for {late_s:.1f} s (suspended, or short of CPU)"
 
 
 def certificates_unread(seconds: float) -> str:
-    """Return the text for certificates not loaded in time."""
+    """Return the error text for certificates not loaded in time."""
     return (
         f"vllm-watch could not read its CA certificates or its own within {seconds:g} s "
         "(check the disk that holds them, and whether vllm-watch is short of CPU)"

@@ -1,4 +1,8 @@
-"""Pick a field out of a body's numbers: one, a sum, a maximum, a value per label, a histogram. Positions are resolved once per layout."""
+"""Pick a field out of a body's numbers: a single one, a sum, a maximum, a value per label, a histogram.
+
+The positions are resolved once per layout; after that a field is one or more list items. Everything here keeps that
+cheap.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,20 +17,23 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""vLLM's own labels (finished_reason, source) have under ten."""
+"""Label values kept separate; vLLM's own labels (finished_reason, source) have under ten."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Per histogram; vLLM's have 40 at most."""
+"""Per histogram; vLLM's have 40 at most. Those of each scrape are kept for a window of minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""If all differ, interning costs memory."""
+"""Interned label sets; if all differ, interning more takes more memory than it saves."""
 
 
 class Row:
-    """One series: index among the numbers, name as in vLLM, labels as (name, value, name, value): a dictionary is three times as large."""
+    """One series: its index among the body's numbers and its name as in vLLM.
+
+    Labels are stored flat (name, value, name, value): a dictionary of two is three times as large.
+    """
 
     __slots__ = ("_labels", "index", "name")
 
@@ -47,7 +54,7 @@ class Row:
 
 
 def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Return the series' positions and rows, from (place, name, labels)."""
+    """Return the positions of series among all numbers, and their rows, from (place, name, labels)."""
     places: list[int] = []
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -73,7 +80,7 @@ class At:
 
 
 def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """Pick these items."""
+    """Return a function that picks these items."""
     if len(indices) > 1:
         return itemgetter(*indices)
     return lambda values: tuple([values[index] for index in indices])
@@ -96,7 +103,7 @@ def max_of(rows: list[Row]) -> Take:
 
 
 def labelled(rows: list[Row], label: str) -> Take:
-    """Return a number per label value; beyond LABEL_VALUES_MAX as "other"."""
+    """Return a number per label value; those beyond LABEL_VALUES_MAX are summed as "other"."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         value = row.label(label) or ""
@@ -106,13 +113,13 @@ def labelled(rows: list[Row], label: str) -> Take:
 
 
 def by_group(groups: dict[str, list[Row]]) -> Take:
-    """Pick a number per group."""
+    """Return a number per group."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 
 
 def info_of(rows: list[Row]) -> Take:
-    """Return the labels of the highest value, which is a time in vLLM."""
+    """Return the labels of the series with the highest value, which is a time in vLLM."""
     labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
     if len(rows) == 1:
         only = labels[0]
@@ -129,7 +136,8 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Needs `counts` or `bounded`. `scale` is for bounds and sum; without `buckets` only count, sum and bounds are read."""
+    """Needs `counts` or `bounded`. `scale` multiplies the bounds and the sum. Without `buckets` only
+    count, sum and bounds are read."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)
@@ -137,7 +145,7 @@ def histogram_of(
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
-    # The last bucket has a count that was dropped on the way.
+    # If the count was dropped on the way, the last bucket still has it.
     totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
     numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
     begin = len(totals)

@@ -22,12 +22,12 @@ INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
 class PidNamespace:
     """The namespace of the PIDs in a procfs tree."""
 
-    initial: bool  # False: another's, or not proven
+    initial: bool  # proven to be the host's; False: another one, or not proven
     levels_above_ours: int | None  # 0: ours; None: we are not in it, or unknown
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """An unreadable file proves nothing."""
+    """Inspect the tree; an unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:

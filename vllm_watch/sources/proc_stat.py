@@ -5,7 +5,7 @@ Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup
 
 from dataclasses import dataclass
 
-KERNEL_THREAD = 0x00200000  # PF_KTHREAD, which a process cannot set itself
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of stat; a process cannot set it itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,16 @@ class Stat:
 class Status:
     """Selected fields of /proc/PID/status; None if the line is missing."""
 
-    uid: int | None
+    uid: int | None  # real
     pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """Return None if cut off or empty (just reaped). A name may contain spaces, parentheses and newlines: it ends at the last closing parenthesis."""
+    """Parse stat; return None if it is cut off or empty (the process was just reaped).
+
+    A process chooses its own name, which may contain spaces, parentheses and newlines. It ends at the last closing
+    parenthesis: only numbers follow.
+    """
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()
     try:
@@ -50,7 +54,11 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_cmdline(text: bytes) -> tuple[str, ...]:
-    """Return the arguments; () for zombies and kernel threads. A process title leaves trailing NULs."""
+    """Return the arguments; () for zombies and kernel threads.
+
+    A process title leaves NULs in place of arguments, so trailing NULs are dropped (rarely with an empty last
+    argument).
+    """
     stripped = text.rstrip(b"\0")
     return (
         tuple(part.decode(errors="replace") for part in stripped.split(b"\0")) if stripped else ()
@@ -58,7 +66,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """Return the longest path: it names the container or pod. Version 1 has one per controller."""
+    """Return the longest path: it names the container or pod. Version 1 has a path per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()

@@ -1,4 +1,8 @@
-"""All processes of this host, listed once for concurrent callers: a listing reads files of every process."""
+"""All processes of this host, listed once for concurrent callers.
+
+Each local target searches for its engine's processes when first seen and once a minute. A listing reads some files of
+every process, so a thousand targets must share one.
+"""
 
 import os
 import threading
@@ -8,10 +12,10 @@ from pathlib import Path
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 LISTED_MAX = 65_536
-"""Any more are left out."""
+"""Processes read; any more are left out."""
 
 FRESH_SECONDS = 1.0
-"""A server answers long after its processes started."""
+"""Cache lifetime. A server answers long after its processes started, so a cached listing has them."""
 
 
 class ProcessListing:
@@ -24,7 +28,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """At most FRESH_SECONDS old at `at_s` (monotonic)."""
+        """Return processes by PID, at most FRESH_SECONDS old at `at_s` (monotonic); empty if unreadable."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s
@@ -37,5 +41,5 @@ class ProcessListing:
             return {}
         read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
         found = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())
+        self._reader.forget_others(())  # rarely read: not worth the memory
         return found

@@ -1,7 +1,9 @@
-"""vLLM's metrics stored in a Prometheus, as observations, scrape by scrape.
+"""vLLM's metrics stored in a Prometheus, as observations: the raw samples, scrape by scrape.
 
-Series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was; Thanos, Mimir and VictoriaMetrics behave alike.
-A failed scrape (`up`) has a duration and no reason.
+All series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was,
+for any interval; Thanos, Mimir and VictoriaMetrics behave alike. Only judged metrics are queried, and of histograms
+only count and sum (native ones have both). `up` at the same times shows the failed scrapes; the reason is not
+stored, only the duration.
 """
 
 import asyncio
@@ -24,17 +26,17 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of a query: 240 scrapes of 60 series are 400 kB."""
+"""Time range of a query for one target: 240 scrapes of 60 series are 400 kB."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""Prometheus' lookback."""
+"""Prometheus' lookback: a target without samples for longer is gone."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
 _HUNG_SECONDS = 5.0
-"""Longer than a refused connection; Prometheus times out after 10 s by default."""
+"""A failed scrape that took longer was not a refused connection; Prometheus times out after 10 s by default."""
 
 _PREFIX = re.compile(r"(?:ray_)?vllm[:_]")
 _OWN = frozenset(("engine", "model_name", "ReplicaId", "WorkerId", "SessionName", "Version", "Component", "pid"))  # fmt: skip
@@ -45,7 +47,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A display name, and the labels that Prometheus gave the server."""
+    """A stored server: a display name, and the labels that Prometheus gave it."""
 
     name: str
     labels: Labels
@@ -81,7 +83,7 @@ class History:
         self._chunk_s = CHUNK_SECONDS
 
     async def targets(self, match: str, start_t: float, end_t: float) -> list[StoredTarget]:
-        """Return servers with vLLM's gauge of running requests, filtered by the selector `match`."""
+        """Return servers with vLLM's gauge of running requests in that time, filtered by `match` (a selector)."""
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         selector = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
         stored = await self._labels(f"{{{selector}}}", start_t, end_t)
@@ -99,7 +101,7 @@ class History:
         while last_t < end_t:
             until_t = _chunk_end(last_t, end_t, self._chunk_s)
             chunk = await self._chunk(target.labels, selector, last_t, until_t)
-            if chunk is None:
+            if chunk is None:  # too large: halved, try again
                 continue
             for t in sorted(chunk.rows.keys() | chunk.up.keys()):
                 if last_t < t <= until_t:
@@ -129,7 +131,7 @@ class History:
         return sorted(done, key=lambda each: each.begin_t)
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """Return the labels of each target reported by a vllm-watch."""
+        """Return the labels of each target that a vllm-watch reported in that time."""
         return await self._labels("vllm_watch_target_info", start_t, end_t)
 
     async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
@@ -208,7 +210,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """vLLM's own are called exported_… if both have one."""
+    """Return Prometheus' target labels: all but vLLM's own, which are called exported_… if both have one."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")
@@ -217,13 +219,13 @@ def _given(labels: Labels) -> dict[str, str]:
 
 
 def _of_scrape(labels: Labels) -> Labels:
-    """Those that `up` certainly has: others may come from metric relabelling."""
+    """Return the labels that `up` certainly has: the others may come from metric relabelling."""
     sure = {name: labels[name] for name in ("job", "instance") if name in labels}
     return sure if "instance" in sure else labels
 
 
 def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
-    """By pod or instance, or by all labels if ambiguous."""
+    """Name each by pod or instance, or by all labels if that is ambiguous."""
     short = [each.get("pod") or each.get("instance") or each.get("job") or "vllm" for each in given]
     found = []
     for labels, name in zip(given, short, strict=True):
@@ -234,7 +236,7 @@ def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
 
 
 def _chunk_end(start_t: float, end_t: float, seconds: float) -> float:
-    """Up to a second longer, to avoid a tiny last chunk."""
+    """Return the chunk's end; the last may be up to a second longer, to avoid a tiny one."""
     return end_t if end_t - start_t < seconds + 1.0 else start_t + seconds
 
 

@@ -1,6 +1,7 @@
-"""Trace files, written by `record`, read by `replay`: gzip (or plain text), an observation per line.
+"""Trace files: written by `record`, read by `replay`.
 
-The writer's file is a chain of gzip members, whose older half is cut off when it is full.
+A file is gzip (or plain text) with one observation per line. The writer's file is bounded and always a valid gzip
+file: a chain of gzip members; when it is full, the older half is cut off at a member's edge.
 """
 
 import gzip
@@ -22,20 +23,24 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB
+_LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
 """A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Each costs some 20 kB of memory."""
+"""Per recording: each costs some 20 kB of memory, however short its lines."""
 
-_GZIP_MEMBER = 31  # a 32 KB window, with gzip header and trailer
-_MEMBERS = 16  # the cut is exact to 1/16 of the bound
-_LEVEL = 6  # 0.5 ms for a body of 55 KB
+_GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
+_MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
+_LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest first, without a truncated end. Raises RecordingError: unreadable or damaged."""
+    """Read a trace, oldest line first, without a truncated last line or gzip end.
+
+    Raises:
+        RecordingError: the file cannot be read, or a line is damaged.
+    """
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -79,7 +84,7 @@ def _parsed(
 def _was_cut_short(line: bytes, error: Exception) -> bool:
     if not line.startswith(b"{"):
         return False
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError):  # cut within a character
         return error.end >= len(line.rstrip())
     if not isinstance(error, json.JSONDecodeError) or error.msg == "Extra data":
         return False
@@ -92,7 +97,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
-            if begins in (b"", _GZIP_MAGIC[:1]):
+            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet; it may become gzip
                 return
             is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
@@ -102,7 +107,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                     cause = f"{path}, line {number}: longer than {_LINE_BYTES_MAX >> 20} MiB"
                     raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
                 yield line
-    except EOFError:
+    except EOFError:  # truncated gzip: the rest was never written
         return
     except (gzip.BadGzipFile, zlib.error) as error:
         cause = f"{path}, line {number + 1}: damaged gzip data ({error})"
@@ -113,7 +118,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """An invalid text makes the outcome `garbled`, as in a live scrape."""
+    """Parse the metrics text; as in a live scrape, an invalid one makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -150,10 +155,14 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends to one gzip file of at most `bytes_max` (half more during a cut). A killed process loses only its gzip trailer."""
+    """Appends lines to one gzip file of at most `bytes_max`; each line can be read once written.
+
+    A killed process loses nothing; the file then only lacks its gzip trailer. While the older half is cut off, a
+    second file of half the size exists.
+    """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:
-        """Raises RecordingError: not creatable, or not empty."""
+        """Raises RecordingError if the file cannot be created, or is not empty."""
         self._path = path
         self._bytes_max = bytes_max
         try:
@@ -165,7 +174,7 @@ class Writer:
             self._file.close()
             remedy = "choose another name or remove it; recordings are not appended to"
             raise RecordingError(f"{path} is not empty", remedy)
-        self._members = [0]  # oldest first
+        self._members = [0]  # offsets, oldest first; the last is being written
         self._bytes = 0
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
@@ -187,7 +196,7 @@ class Writer:
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
-            # A flush per line costs a few bytes.
+            # A flush per line costs a few bytes: lines hardly repeat within the window.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
             if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
@@ -196,7 +205,7 @@ class Writer:
             raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
 
     def close(self) -> None:
-        """Raises RecordingError if the disk fails; the lines are safe."""
+        """Raises RecordingError if the disk fails; the lines are safe even then."""
         if self._file.closed:
             return
         try:

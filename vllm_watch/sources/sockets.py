@@ -1,4 +1,4 @@
-"""Listening TCP sockets of a network namespace, and a process's sockets, from /proc.
+"""The listening TCP sockets of a network namespace, and the sockets of a process: from /proc alone.
 
 Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _LISTEN = "0A"  # TCP_LISTEN in the column "st"
 _INODE_COLUMN = 9
-_TABLE_BYTES_MAX = 64 << 20  # 400,000 sockets
+_TABLE_BYTES_MAX = 64 << 20  # a host with 400,000 sockets
 _FDS_MAX = 65536
 _BYTES_OF_WORD = 4
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
@@ -28,7 +28,11 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """`net`: like /proc/net or /proc/PID/net; none if gone. Raises PermissionError."""
+    """Return the sockets in a folder like /proc/net or /proc/PID/net; none if it is gone.
+
+    Raises:
+        PermissionError: it is unreadable.
+    """
     found = []
     for table in ("tcp", "tcp6"):
         for line in lines(net / table)[1:]:
@@ -40,7 +44,11 @@ def listening(net: Path) -> list[Listening]:
 
 
 def held(procfs: Path, pid: int) -> set[int]:
-    """Return the inodes of a process' sockets; empty if it is gone. Raises PermissionError."""
+    """Return the inodes of a process' open sockets; empty if it is gone.
+
+    Raises:
+        PermissionError: its descriptors are unreadable.
+    """
     found = set()
     try:
         with os.scandir(procfs / str(pid) / "fd") as entries:
@@ -53,13 +61,13 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return none if the file does not exist. Raises PermissionError."""
+    """Return the lines of a /proc file; none if it does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()
     except PermissionError:
         raise
-    except OSError:
+    except OSError:  # no IPv6, or gone
         return []
 
 
@@ -86,7 +94,7 @@ def local_v6(net: Path) -> set[str]:
 
 
 def _address(text: str) -> str:
-    """The kernel writes 32-bit words in native byte order."""
+    """Decode an address: the kernel writes 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]

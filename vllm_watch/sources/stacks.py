@@ -1,6 +1,7 @@
-"""Stacks of a server's processes from a configured py-spy.
+"""Stacks of a server's processes from py-spy, if the configuration names it.
 
-`--nonblocking` does not disturb an engine that only looks hung; the stacks then have no native frames.
+py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
+none stays stopped if py-spy is killed. The stacks then have no native frames.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Less than the time limit of one part of the evidence."""
+"""Shorter than the time limit of the evidence for one part."""
 
 BYTES_MAX = 256 << 10
 """Per process: some hundred threads."""
@@ -32,7 +33,7 @@ class Stacks:
     """Dumps stacks, one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
-        """None: off."""
+        """`program`: the configured py-spy; None: stacks are off."""
         self._listing = listing
         self._program = program
         self._one = asyncio.Lock()
@@ -40,14 +41,17 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """Return a summary per process, then the stacks; None if off. Arguments as in engine_processes."""
+        """Return a summary per process of a server, then the stacks; None if off. Arguments as in engine_processes."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Return a sentence; "" if off or none was found. `engine`: the hung one; None: the whole server."""
+        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
+
+        `engine`: the hung one; None: the whole server.
+        """
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -71,14 +75,15 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Return states and stacks; empty if not found in time."""
+        """Return each process' state and its stacks; empty if not found in time."""
+        # Imported only if stacks are on.
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            try:  # reading a command line may block
+            try:  # reading the command line of a process stuck in the kernel may block
                 all_ = await threads.run(
                     lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
                 )
@@ -126,12 +131,12 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Drain the pipe, which a longer output would leave open.
+        # Drain the pipe: otherwise it would stay open if the output was longer than BYTES_MAX.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # The command line may hold a key.
+    # Drop its first line, the command line, which may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

@@ -21,7 +21,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_here(host: str, net: Path = NET) -> bool:
-    """Return True for loopback or an address of this /proc/PID/net. Raises PermissionError."""
+    """Return True for loopback or an address of the network namespace of this /proc/PID/net.
+
+    Names other than localhost do not count: they may mean another host later. Raises PermissionError.
+    """
     if is_loopback(host):
         return True
     address = _address(host)
@@ -29,11 +32,11 @@ def is_here(host: str, net: Path = NET) -> bool:
 
 
 async def serves_here(url: str, net: Path = NET) -> bool:
-    """Return False if the kernel does not answer in time."""
+    """Return True if the URL names this host; False if the kernel does not answer in time."""
     host = urlsplit(url).hostname or ""
     try:
         return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)
-    except (OSError, MemoryError):
+    except (OSError, MemoryError):  # a TimeoutError is an OSError
         return False
 
 

@@ -8,7 +8,7 @@ _NUMBERS = ("quota_periods", "throttled_periods")
 
 
 def from_json(entries: Any) -> tuple[EngineCpu, ...] | None:
-    """Raises ValueError."""
+    """Parse the value of `cpu`. Raises ValueError if it is invalid."""
     if entries is None:
         return None
     if not isinstance(entries, list):
@@ -45,7 +45,7 @@ def _number(entry: dict[str, Any], key: str) -> float | None:
 
 
 def to_json(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
-    """Empty if unknown."""
+    """Return the key `cpu` with its value; empty if unknown."""
     if samples is None:
         return {}
     names = EngineCpu.__slots__

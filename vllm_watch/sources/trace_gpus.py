@@ -1,4 +1,8 @@
-"""The GPU entries of a trace line: GpuSample ↔ JSON objects. A null or missing field is unknown. Process types are nvidia-smi's letters (C, G, M)."""
+"""The GPU entries of a trace line: GpuSample ↔ JSON objects.
+
+A null or missing field is unknown. Process types are nvidia-smi's letters (C, G, M), as in other tools; our samples
+have words.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,11 +15,11 @@ _LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 
 Convert = Callable[[Any], Any]
-_NUMBER_MAX = 1e21
+_NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """() without GPUs; None: unknown."""
+    """Return the GPUs of an observation: () on a machine without GPUs, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
@@ -85,6 +89,7 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
+    """Convert the known keys that are not null; unknown keys are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -100,7 +105,11 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Raises ValueError; the text begins with the field's path."""
+    """Parse the value of `gpus`.
+
+    Raises:
+        ValueError: a field has an invalid value; the text begins with the field's path.
+    """
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
     gpus = []
@@ -110,7 +119,7 @@ def from_json(value: Any) -> tuple[GpuSample, ...]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"gpus: {error}") from error
         index = fields.setdefault("index", position)
-        fields.setdefault("uuid", f"index:{index}")
+        fields.setdefault("uuid", f"index:{index}")  # unique, unlike ""
         gpus.append(GpuSample(**fields))
     return tuple(gpus)
 
@@ -127,7 +136,7 @@ def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
         if gpu.processes is not None:
             entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
-                if "cmdline" in process:  # command lines may hold keys
+                if "cmdline" in process:  # recordings are shared, and command lines may hold keys
                     process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
                 if "type" in process:
                     process["type"] = _LETTERS.get(process["type"], process["type"])

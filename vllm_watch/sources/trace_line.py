@@ -1,7 +1,8 @@
 """One line of a trace (recording): an observation as JSON, with the raw metrics text.
 
-A contract with other programs; our own keys (`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`, `start_failure`) let a replay see
-the same as the daemon.
+The format is a contract with other programs. We add keys of our own (`monotonic_s`, `health_outcome`,
+`health_latency_s`, `models`, `max_model_len`, `start_failure`), so that a replay sees the same as the daemon. Readers,
+including ours, skip unknown keys.
 """
 
 import json
@@ -25,7 +26,8 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# First match wins. aiohttp writes "ssl:default" into all its connection errors, so TLS is recognized by text of TLS failures only.
+# Patterns in a client's error text, first match wins. aiohttp writes "ssl:default" into all of its connection
+# errors, so TLS is recognized by text that only TLS failures have.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -39,7 +41,7 @@ _OUTCOME_OF_ERROR = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObservation:
-    """`metrics` is still text. `None`: null or missing, so unknown."""
+    """A parsed line; `metrics` is still text. `None`: null or missing, so unknown."""
 
     t: float  # Unix seconds
     target: str  # URL; "" if the line has none
@@ -61,16 +63,20 @@ class RawObservation:
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""From paths other than /metrics."""
+"""Server facts from paths other than /metrics."""
 
-_UNIX_SECONDS_MAX = 1e11  # the year 5138, beyond Python's calendar
+_UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 
 
 _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Raises ValueError, which names the field: not JSON, no time, or invalid."""
+    """Parse one line.
+
+    Raises:
+        ValueError: not a JSON object, no time, or an invalid field, which the text names.
+    """
     entry = json_text.read(line)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
@@ -106,7 +112,7 @@ def _typed(entry: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> 
         return None
     if not isinstance(value, kinds) or (value.__class__ is bool and kinds is not bool):
         raise ValueError(f"{name}: {str(value)[:40]!r} has the wrong type")
-    if isinstance(value, int | float) and not abs(value) < _NUMBER_MAX:
+    if isinstance(value, int | float) and not abs(value) < _NUMBER_MAX:  # also infinities and NaN
         raise ValueError(f"{name}: {str(value)[:40]!r} is out of range")
     return value
 
@@ -131,7 +137,7 @@ def _outcome(fine: bool, status: int | None, error: str | None) -> str:
     for outcome, words in _OUTCOME_OF_ERROR:
         if any(word in text for word in words):
             return outcome
-    return "disconnected"
+    return "disconnected"  # no answer, and no known error text
 
 
 def _health(entry: dict[str, Any]) -> Call | None:
@@ -183,14 +189,18 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """One line with its newline, without credentials. `target` replaces the observation's own, if that is a name and not a URL."""
+    """Serialize an observation and its metrics text as one line with its newline.
+
+    `target` replaces the observation's own, if that is a name and not a URL. Credentials in URLs and error texts are
+    redacted.
+    """
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Join `remainder`'s text and `gpus`, which is JSON already."""
+    """Join a line from `remainder`'s text and `gpus`, which is JSON already."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
@@ -201,7 +211,7 @@ def _kept(**calls: Call | None) -> dict[str, bool]:
 
 
 def remainder(observation: Observation) -> str:
-    """All but time, target, metrics text and GPUs, as the inside of a JSON object."""
+    """Serialize all but time, target, metrics text and GPUs, as the inside of a JSON object."""
     scrape, health = observation.scrape, observation.health
     entry: dict[str, Any] = {
         "ok": scrape.outcome == "ok",
@@ -238,5 +248,5 @@ def remainder(observation: Observation) -> str:
 def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
     error = canary.error and redacted(canary.error)
     entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    more = {"outcome": canary.outcome, "engine": canary.engine}
+    more = {"outcome": canary.outcome, "engine": canary.engine}  # our own keys
     return entry | {name: value for name, value in more.items() if value is not None}

@@ -1,4 +1,8 @@
-"""Explain an unexpected answer to a scrape in a sentence with its remedy."""
+"""Explain an unexpected answer to a scrape in a sentence with its remedy.
+
+The only place of these sentences: a failed call carries them (`Call.error`) to the log, the page, `top`, `read` and
+`check-config`. `products.py` recognizes other products' metrics.
+"""
 
 import asyncio
 import re
@@ -14,7 +18,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
-# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more.
+# Text only: up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more to write.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 _API_KEY_BYTES_MAX = 8192
@@ -31,7 +35,10 @@ async def ask(
     session: Session, url: str, limits: http.Limits, headers: dict[str, str],
     key_file: Path | None = None, *, known: bool = False,
 ) -> http.Answer:  # fmt: skip
-    """GET /metrics; explain a failure. The API key is sent only after a 401 or 403. `known`: it answered before, so no probe for TLS."""
+    """GET /metrics; explain a failed call. The API key is sent only after a 401 or 403.
+
+    `known`: it has answered before, so a disconnect is not probed for TLS.
+    """
     answer = await http.get(session, url, limits, headers)
     call = answer.call
     if call.status in (401, 403) and key_file is not None:
@@ -52,7 +59,7 @@ async def ask(
 
 
 def page(content_type: str, body: bytes) -> str | None:
-    """Describe an HTML page by its title; None for anything else."""
+    """Describe an HTML page with its title; return None for anything else."""
     if "html" not in content_type and not body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):  # fmt: skip
         return None
     found = _TITLE.search(body[:65536])
@@ -62,7 +69,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 
 def read_key(path: Path) -> str:
-    """A key file can be changed while we run. Raises OSError."""
+    """Read a bearer key; in a file it can be changed while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
     redact_always(key)

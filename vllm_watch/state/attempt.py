@@ -32,23 +32,23 @@ class Attempt:
     target: str
     group: str
     trigger: str
-    hook: str
+    hook: str  # name in the configuration
     reason: str
     actor: str
-    state: str
-    began_t: float  # intent written
-    called_t: float | None = None
+    state: str  # one of OPEN_STATES or ENDED_STATES
+    began_t: float  # Unix seconds: intent written
+    called_t: float | None = None  # when the hook was first called
     ended_t: float | None = None
     incident_id: str | None = None
-    payoff_ratio: float | None = None  # throughput after ÷ before
-    text: str = ""
-    address: str = ""  # host:port; "" if not an identity
-    before: Mapping[str, Any] | None = None  # verify.Before in JSON
+    payoff_ratio: float | None = None  # throughput after ÷ before, if known
+    text: str = ""  # progress or result
+    address: str = ""  # of the target, host:port; "" if not an identity
+    before: Mapping[str, Any] | None = None  # verify.Before in JSON: state decided on
     gang: Mapping[str, Any] | None = None  # members restarted with it: name → their `before`
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All targets with the hooks that it calls, its own first."""
+        """All targets whose hooks it calls, its own first."""
         return (self.target, *(self.gang or ()))
 
     @property
@@ -57,7 +57,7 @@ class Attempt:
         return self.began_t if self.called_t is None else self.called_t
 
     def helped_since(self, target: str, t: float) -> bool:
-        """True if it ended after `t`: requests made until then are done."""
+        """Return True if it cured the target and ended after `t`: requests made until then are done."""
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
     @property
@@ -66,7 +66,7 @@ class Attempt:
 
     @property
     def spent(self) -> bool:
-        """It may have touched the engine."""
+        """True if it counts against the budget: it may have touched the engine."""
         return self.state in _SPENT
 
     @property

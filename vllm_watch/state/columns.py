@@ -8,13 +8,13 @@ from vllm_watch.support import json_text
 
 
 def packed(value: Mapping[str, Any]) -> str:
-    """Raises TypeError or ValueError if not serializable."""
-    # SQLite rejects lone surrogates, which foreign JSON may contain.
+    """Return JSON text. Raises TypeError or ValueError if not serializable."""
+    # In ASCII, since SQLite rejects lone surrogates, which JSON from outside may contain.
     return json.dumps(value, separators=(",", ":"))
 
 
 def unpacked(text: object) -> dict[str, Any]:
-    """Raises TypeError or ValueError if damaged."""
+    """Parse packed text. Raises TypeError or ValueError if damaged."""
     found = json_text.read(text)  # type: ignore[arg-type]
     if not isinstance(found, dict):
         raise TypeError("it is not an object")

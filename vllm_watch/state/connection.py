@@ -14,19 +14,20 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""A replaced watcher needs up to five seconds to release the folder."""
+"""After the start, retry a folder held by another process for this long: a watcher being replaced needs up to five
+seconds to release it."""
 
 
 class Connection:
     """Connects on demand, and again after a failure."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
-        """`folder` None: in memory. `own`: lock the folder for this process."""
+        """`folder` None: a file in memory. `own`: lock the folder for this process."""
         self.folder = folder or Path(":memory:")
-        self.files = 0  # incremented when the file is moved away
-        self.closing = False
+        self.files = 0  # incremented when the file is moved away, with everything written
+        self.closing = False  # stop waiting for the lock
         self.loss: str | None = None  # what the open file has lost
-        self._seal: Seal | None = None
+        self._seal: Seal | None = None  # of the last durable write
         self._memory = folder is None
         self._own = own and folder is not None
         self._db: sqlite3.Connection | None = None
@@ -35,7 +36,7 @@ class Connection:
         self._lock_until_s: float | None = None
 
     def open(self) -> tuple[sqlite3.Connection, bool]:
-        """Return the connection; True if new. Raises StateError, OSError or sqlite3.Error."""
+        """Return the connection, and True if it is new. Raises StateError, OSError or sqlite3.Error."""
         if self._db is not None and not self._in_place(self._db):
             self.close()
         if self._db is not None:
@@ -55,16 +56,16 @@ class Connection:
         except sqlite3.DatabaseError as error:
             if self._own:
                 raise
-            return str(error)
+            return str(error)  # its owner moves it aside
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
-        """Return False if the open files were moved away or removed."""
+        """Return True if the folder still holds the open files."""
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
-            self.files += 1
+            self.files += 1  # moved aside or removed
             return False
         if self._inodes[1] not in (None, wal_inode):
-            # Only this connection has the content of a removed -wal.
+            # Only this connection still has the content of a removed -wal.
             _log.error("wal_removed", folder=str(self.folder))
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return False
@@ -72,17 +73,18 @@ class Connection:
         return True
 
     def count(self, db: sqlite3.Connection) -> Seal:
-        """Within the transaction of a durable write; `mark` it once it is on disk."""
+        """Count a durable write in its transaction; `mark` it once it is on disk."""
         marker = seal.read_marker(self.folder) if self.loss is not None and self._own else None
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
-        """Raises OSError."""
+        """Update the marker after a write reached the disk. Raises OSError."""
         if self._own:
             seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None
 
     def close(self) -> None:
+        """Close it; the next `open` makes a new connection."""
         connection, self._db = self._db, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -94,7 +96,7 @@ class Connection:
             file.unlock(self._lock)
 
     def move_aside(self, error: Exception) -> bool:
-        """If the file is ours and the error means damage."""
+        """Move the file aside if it is ours and the error means damage."""
         if self._lock is None or not file.is_damage(error):
             return False
         self.close()

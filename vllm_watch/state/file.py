@@ -1,4 +1,4 @@
-"""The state file on disk: its owner's only, locked by one process, moved aside if damaged."""
+"""The state file on disk: readable by its owner only, locked by one process, moved aside if damaged."""
 
 import contextlib
 import fcntl
@@ -14,17 +14,20 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Wait for outside readers (an operator's sqlite3)."""
+"""Limit of the wait for outside readers (an operator's sqlite3)."""
 
 DAMAGED_KEPT = 2
-"""For analysis."""
+"""Damaged files kept for analysis."""
 
 _SUFFIXES = ("", "-wal", "-shm")
 
 
 def lock(folder: Path) -> int:
-    """Create and lock the folder; return the handle for `unlock`. Raises StateError: held by another process; OSError: not writable."""
-    # The configuration may name a symlink.
+    """Create the folder if missing and lock it; return the handle for `unlock`.
+
+    Raises StateError if another process holds it, OSError if it is not writable.
+    """
+    # The folder itself may be a symlink: the configuration names it on purpose.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
@@ -47,7 +50,7 @@ def unlock(held: int) -> None:
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Open or create, and migrate. Raises StateError, OSError, or sqlite3.Error (see `is_damage`)."""
+    """Open or create the file, and migrate its schema. Raises StateError, OSError, or sqlite3.Error (see `is_damage`)."""
     path = folder / NAME
     for suffix in _SUFFIXES:
         refuse_odd(folder / (NAME + suffix))
@@ -67,23 +70,24 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """SQLite would make it world-readable, and -wal and -shm inherit its mode.
+    """Create the file for its owner only: SQLite would make it world-readable, and -wal and -shm inherit its mode.
 
-    An existing file is not opened: closing it would release this process's locks (fcntl(2)).
+    An existing file is not opened: closing it would release all locks of this process's other connections (fcntl(2)),
+    and the next outside reader would remove the -wal under them.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    # Not quick_check, which does not see rows missing in an index.
+    # Not quick_check: rows missing in an index are missed by each read that uses it.
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return False if the disk is full, missing or read-only."""
+    """Return True if the file is damaged, rather than the disk full, missing or read-only."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
@@ -93,7 +97,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def move_aside(folder: Path, t: float) -> Path:
-    """Return the damaged file's new path; delete the oldest such files."""
+    """Rename a damaged file and return its new path; delete the oldest such files."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
     for suffix in _SUFFIXES:
         path = folder / (NAME + suffix)

@@ -26,17 +26,18 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""At start: reading 20,000 incidents takes a second; a replaced watcher needs up to five to release the folder."""
+"""Limit of the wait at start: reading 20,000 incidents takes a second, and a watcher being replaced needs up to five
+to release the folder."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Kept per target and in total: some 2 KB each."""
+"""Ended incidents kept, per target and in total: some 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
-"""The period of a report."""
+"""Ended incidents are kept for a month, the period of a report."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""A target unseen this long loses its learnt state."""
+"""Learnt state of a target is removed after this time unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Contents:
     """Stored incidents and learnt state."""
 
     open: tuple[Incident, ...] = ()
-    ended: tuple[Incident, ...] = ()  # oldest end first
+    ended: tuple[Incident, ...] = ()  # the latest, oldest end first
     learnt: tuple[Learnt, ...] = ()
 
 
@@ -53,23 +54,23 @@ class IncidentTable:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._open: dict[str, IncidentEvent] = {}  # last event by id
+        self._open: dict[str, IncidentEvent] = {}  # by id: last event of open incidents
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:
-        """Nothing after a timeout, which the worker reports."""
+        """Return the state stored by an earlier run; nothing after a timeout, which the worker reports."""
         read = partial(self._read, ended_max)
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # Before any of our rows: open incidents of a file readable only later are never resumed.
+            # Before any of our rows: open incidents of a file that is readable only later are never resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Incidents and the fleet's state go before any later request."""
+        """Write these soon; incidents and the fleet's state go before any later request."""
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
@@ -82,13 +83,15 @@ class IncidentTable:
     def _put(self, event: IncidentEvent) -> None:
         self._worker.put(("incident", event.incident.id), partial(_write_incident, event))
 
+    # --- in the worker's thread
+
     def begin(self, _: sqlite3.Connection) -> None:
-        """The file may be new, after a damaged one."""
+        """Write open incidents again: the file may be new, after a damaged one."""
         for event in list(self._open.values()):
             self._put(event)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Open incidents stay."""
+        """Remove old rows; open incidents stay."""
         db.execute(
             "DELETE FROM incident WHERE resolved_t IS NOT NULL AND resolved_t < ?",
             (t - ENDED_SECONDS_MAX,),

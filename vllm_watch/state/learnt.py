@@ -1,4 +1,4 @@
-"""One target's learnt state, handed over on reload without a state folder."""
+"""One target's learnt state. Apart from the database: a watcher without a state folder hands it over on reload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """State of one target or this host, as exported by its Watch."""
+    """State of one target, or of this host, as exported by its Watch."""
 
     target: str
     group: str

@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A flush takes milliseconds."""
+"""A flush takes milliseconds; a message does not wait longer for a hanging disk."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -19,10 +19,10 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 class Row:
     """One phase, for one notifier."""
 
-    t: float  # due since
+    t: float  # Unix seconds: due since
     sent_t: float | None  # None: pending
-    message: str | None  # idempotency key
-    said: Mapping[str, Any]
+    message: str | None  # idempotency key of its message
+    said: Mapping[str, Any]  # the subject at that time
 
 
 class LedgerTable:
@@ -33,7 +33,7 @@ class LedgerTable:
         self._files = 0
 
     async def read(self) -> list[tuple[Key, Row]]:
-        """Raises StateError."""
+        """Return all rows, in the order first written. Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
             found = [
@@ -46,7 +46,10 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """None removes a row. Return False, unwritten, if the file is new and lacks earlier rows. Raises StateError."""
+        """Write the rows to disk; None removes one. Raises StateError.
+
+        Returns False without writing if the file is new and lacks all earlier rows.
+        """
 
         def write(db: sqlite3.Connection) -> bool:
             if self._files != self._worker.connection.files:
@@ -63,7 +66,7 @@ class LedgerTable:
 
 
 def _said(text: object) -> dict[str, Any]:
-    """Empty if damaged."""
+    """Return an empty dict if damaged."""
     try:
         return unpacked(text)
     except (TypeError, ValueError):

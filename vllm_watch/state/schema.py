@@ -1,4 +1,7 @@
-"""The schema of the state file, as migrations: append, never change a released one. `PRAGMA user_version` counts the steps taken."""
+"""The schema of the state file, as a list of migrations.
+
+To change the schema, append a step; never change a released one. `PRAGMA user_version` counts the steps taken.
+"""
 
 import sqlite3
 
@@ -78,7 +81,12 @@ MIGRATIONS: tuple[str, ...] = (
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """A transaction per step. Raises StateError: another program's or a newer vllm-watch's file; sqlite3.Error."""
+    """Migrate a new or old file, each step in its own transaction.
+
+    Raises:
+        StateError: the file belongs to another program or a newer vllm-watch.
+        sqlite3.Error: it cannot be read or written.
+    """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

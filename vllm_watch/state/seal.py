@@ -1,7 +1,8 @@
-"""Detects lost writes of the state file:
+"""Detects lost writes of the state file.
 
-SQLite accepts an empty file and a cut or missing -wal. The file has a generation, a count of its durable writes and a sum over the journal's rows; the first
-two are also in a marker file. A file behind its marker has lost something.
+SQLite takes an empty file for a new one, and accepts a cut or missing -wal. So the file has a generation, a count of its
+durable writes and a sum over the journal's rows; generation and count are also in a marker file next to it, written
+after each durable write. A file behind its marker has lost something.
 """
 
 import contextlib
@@ -18,14 +19,14 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables that the guard decides on, and the append-only one. SQLite does not see a flipped bit in a text."""
+"""Tables that the guard decides on, and the append-only one. To SQLite, a flipped bit in a text is not damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
     """A file's identity and number of writes."""
 
-    generation: str  # "": unreadable marker
+    generation: str  # "" in an unreadable marker
     writes: int  # durable ones
 
     def to_line(self) -> bytes:
@@ -43,7 +44,7 @@ class Seal:
 
 
 def read_marker(folder: Path) -> Seal | None:
-    """Raises OSError."""
+    """Return the marker, or None if there is none. Raises OSError."""
     try:
         return Seal.of_line(regular_file.read(folder / NAME, _BYTES_MAX))
     except FileNotFoundError:
@@ -51,7 +52,7 @@ def read_marker(folder: Path) -> Seal | None:
 
 
 def write_marker(folder: Path, seal: Seal) -> None:
-    """Raises OSError."""
+    """Write the marker to disk. Raises OSError."""
     held = opener(str(folder / NAME), os.O_WRONLY | os.O_CREAT)
     try:
         os.pwrite(held, seal.to_line(), 0)
@@ -61,7 +62,7 @@ def write_marker(folder: Path, seal: Seal) -> None:
 
 
 def of(db: sqlite3.Connection) -> Seal:
-    """Raises sqlite3.Error, also if it is missing."""
+    """Return the file's own seal. Raises sqlite3.Error, also if it is missing."""
     row = db.execute("SELECT generation, writes FROM seal").fetchone()
     if row is None or not isinstance(row[0], str) or not isinstance(row[1], int):
         raise sqlite3.DatabaseError("malformed: it has no generation")
@@ -75,21 +76,21 @@ def count(db: sqlite3.Connection, least: int = 0) -> Seal:
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the sums of the guard's tables, within the transaction; `pruned`: of audit too."""
+    """Update the sum of the guard's tables, within the transaction; `pruned`: of audit too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
 def add_audit_row(db: sqlite3.Connection) -> None:
-    """Within the transaction."""
+    """Add the new row of audit to its sum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """Return what the file lost since its marker. Raises sqlite3.DatabaseError: an altered row."""
+    """Return what the file lost since its marker, or None. Raises sqlite3.DatabaseError if a row was altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):

@@ -9,13 +9,13 @@ from vllm_watch.errors import StateError
 from vllm_watch.state import file
 
 REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
-"""`refused`: held by another process, or of a newer version; `entry`: one entry is unusable."""
+"""`refused`: held by another process, or written by a newer version; `entry`: one entry is unusable."""
 
 
 class Trouble(NamedTuple):
     """One trouble."""
 
-    reason: str
+    reason: str  # one of REASONS
     cause: str
     remedy: str
 

@@ -1,7 +1,10 @@
-"""The state folder's worker: one thread, one connection, one queue.
+"""The state folder's worker: one thread, one connection, one queue, written in order.
 
-`put` returns at once and retries; `do` waits, and raises if the disk fails. Rows put earlier are on disk before `do` writes: no restart and no message for an
-incident that a kill -9 would lose.
+`put` returns at once: its row is retried until it is on disk. `do` waits for the result, and raises if the disk fails.
+All rows that were put are on disk before anything that `do` writes: no restart and no message for an incident that a
+kill -9 would lose.
+
+The event loop never waits for a disk without a limit, and a thread that hangs in one does not block exit.
 """
 
 import asyncio
@@ -27,29 +30,29 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""Before rows are retried after a failure, unless a request does it sooner."""
+"""After a failure: delay before rows are retried, unless a request retries them sooner."""
 
 CLOSE_SECONDS = 3.0
-"""Wait for the last write at stop."""
+"""Limit of the wait for the last write at stop."""
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Pending, of some KB each; the oldest is dropped."""
+"""Limit of pending rows, of some KB each; beyond it the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Called with one of troubles.REASONS and the cause (None and None after success), and Unix time."""
+"""Called with one of troubles.REASONS and the cause, or None and None after success; and Unix time."""
 
 
 class Table(Protocol):
-    """A part of the file; its methods run in the worker's thread."""
+    """A part of the file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """The file may be new, after a damaged one."""
+        """Handle a new connection, perhaps to a new file after a damaged one."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove rows beyond limits of age and number, at Unix time `t`."""
+        """Remove rows beyond age and number limits, at Unix time `t`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,27 +66,30 @@ class Worker:
     """Worker of one folder; calls `tables` on each new connection."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """With `on_write`, called in the event loop after each write, the folder is our own: locked, and a damaged file moved aside.
-
-        `folder` None: in memory.
+        """With `on_write` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
+        and `on_write` is called in the event loop after each write. Without, another process's file is used as it is.
+        `folder` None: a file in memory, which ends with the worker.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
         self._on_write = on_write
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._wake = threading.Condition()
+        self._wake = threading.Condition()  # guards the fields below
         self._jobs: deque[_Job] = deque()
         self._rows: dict[Hashable, Work] = {}
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
-        # The thread's:
-        self._failing: str | None = None
+        # Only used by the thread:
+        self._failing: str | None = None  # cause last logged
         self._retry_s = 0.0  # monotonic: no retry before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
-        """In place of a pending row of the same key. `learnt`: may be lost in a power failure, and waits for all requests."""
+        """Write this soon, in place of a pending row of the same key.
+
+        `learnt`: may be lost in a power failure, and is written while no request waits.
+        """
         with self._wake:
             rows = self._learnt if learnt else self._rows
             rows.pop(key, None)
@@ -94,7 +100,11 @@ class Worker:
     async def do(
         self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
     ) -> _T:
-        """Run `work` in one transaction, on disk at the end. Raises StateError on failure or timeout (unbegun work is dropped), and as `work` does."""
+        """Return the result of `work`; its writes are one transaction, on disk by then.
+
+        Raises StateError on failure or timeout; work that has not begun by then is dropped. Other exceptions of `work`
+        pass through.
+        """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
         with self._wake:
@@ -117,7 +127,7 @@ class Worker:
             raise StateError(trouble.cause, trouble.remedy) from None
 
     async def close(self) -> None:
-        """Write pending rows, if quick, and release the folder."""
+        """Write pending rows if that takes only a moment, and release the folder."""
         with self._wake:
             self._closing = self.connection.closing = True
             self._wake.notify()
@@ -125,7 +135,7 @@ class Worker:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     def _wake_thread(self) -> None:
-        """A daemon thread: a hanging disk blocks no exit."""
+        """Wake or start the thread. A daemon thread, so a hanging disk does not block exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
             self._thread.start()
@@ -134,6 +144,8 @@ class Worker:
     @property
     def folder(self) -> Path:
         return self.connection.folder
+
+    # --- in the thread
 
     def _work(self) -> None:
         last = False
@@ -152,7 +164,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Return None for rows, and True at the end."""
+        """Wait for work. Returns None for rows, and True at the end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -180,13 +192,13 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # Reading works on a full or read-only disk.
+            # A read proves nothing while writes fail: a full or read-only disk is still readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
     def _write_rows(self, *, learnt: bool) -> bool:
-        """Return False if there are none. On an error they stay pending."""
+        """Write pending rows; return False if there are none. On an error they stay pending."""
         with self._wake:
             rows, self._rows = self._rows, {}
             learnt_rows: dict[Hashable, Work] = {}
@@ -218,7 +230,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """If `durable`, on disk at the end."""
+        """Commit all or nothing; if `durable`, on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
@@ -250,8 +262,10 @@ class Worker:
                 table.begin(db)
         return db
 
+    # --- results
+
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """A lasting trouble is logged once."""
+        """Report and log a trouble; a lasting one is logged once."""
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:
@@ -274,12 +288,12 @@ class Worker:
 
     def _notify(self, reason: str | None, cause: str | None) -> None:
         if self._on_write is not None and self._loop is not None:
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_write, reason, cause, time.time())
 
 
 def _fail_job(done: "Future[Any]", error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):
+    with contextlib.suppress(InvalidStateError):  # the caller has given up
         done.set_exception(error)
 
 

@@ -1,5 +1,8 @@
-"""Make the C library's allocator return freed large blocks to the system. glibc raises its threshold up to 32 MB with each, and then small objects keep the
-heap of large bodies."""
+"""Make the C library's allocator return large blocks of memory to the system once freed.
+
+With each large block freed, glibc raises its threshold for doing so, up to 32 MB: after the first body of 4 MB all bodies
+share the heap with small objects, and the free memory between these stays with the process.
+"""
 
 import ctypes
 import time
@@ -8,16 +11,16 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""One takes milliseconds for a heap of 100 MB."""
+"""Shortest pause between trims: one takes milliseconds for a heap of 100 MB."""
 
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # else each parsing thread leaves its own half empty
+_ARENAS = 2  # otherwise each thread that parses a body gets its own and leaves it half empty
 
 
 def fix_threshold() -> None:
-    """Fix the threshold for this process, with glibc."""
+    """Fix the threshold for this process; do nothing with another C library."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
@@ -25,7 +28,7 @@ def fix_threshold() -> None:
 
 
 def trim_heap() -> None:
-    """Return free memory, with glibc, and unless done within TRIM_SECONDS."""
+    """Return free memory between small objects, unless done within TRIM_SECONDS or with another C library."""
     global _trimmed_monotonic_s  # noqa: PLW0603 - there is one heap
     now_s = time.monotonic()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

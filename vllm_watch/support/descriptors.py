@@ -1,4 +1,8 @@
-"""Share out this process' file descriptors, so that no use starves the others. A shell's limit is 1,024."""
+"""Share out this process' file descriptors, so that no use starves the others.
+
+A shell's limit is 1,024. Connections to engines wait for their share; the page, Prometheus and health checks have theirs;
+the rest is for the state file, logs, hooks and the GPU driver.
+"""
 
 import concurrent.futures.thread  # noqa: F401 - asyncio loads it at its end, which needs a descriptor
 import resource
@@ -8,16 +12,16 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines; some hooks' programs iterate over all possible descriptors."""
+"""Enough for tens of thousands of engines; some programs run by hooks iterate over all possible descriptors."""
 
 OWN = 64
-"""State file, logs, service manager, a hook's pipes, the driver: some 20."""
+"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20, briefly more."""
 
 CALLERS_MAX = 512
 """Connections served."""
 
 PER_TARGET = 2
-"""`/metrics` and `/health` at the same time."""
+"""`/metrics` and `/health` are polled at the same time."""
 
 
 def raise_limit() -> None:
@@ -35,17 +39,17 @@ def limit() -> int:
 
 
 def for_callers() -> int:
-    """Return how many connections are served at once."""
+    """Return how many connections are served concurrently."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Return how many connections to engines may be open."""
+    """Return how many connections to engines may be open concurrently."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 
 def warn_if_few(targets: int) -> None:
-    """Warn if targets must wait for each other's connections."""
+    """Log a warning if targets must wait for each other's connections."""
     if targets * PER_TARGET > for_engines():
         _log.warning(
             "few_descriptors", limit=limit(), targets=targets,

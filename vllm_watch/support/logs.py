@@ -1,6 +1,7 @@
-"""Logs: readable on a terminal, JSON anywhere else; all lines pass one filter for secrets.
+"""Logs: one line per change of state; readable on a terminal, JSON anywhere else.
 
-In systemd's journal each begins with its priority, for `journalctl -p warning`.
+Lines of structlog and of the standard library (aiohttp, asyncio, warnings) pass one renderer and one filter for
+secrets. In systemd's journal each line begins with its priority, for `journalctl -p warning`.
 """
 
 import logging
@@ -15,8 +16,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
-_DEPTH_MAX = 4  # deeper values are shown as text
-# aiohttp logs each request.
+_DEPTH_MAX = 4  # deeper values are shown as text; none of our logs nests deeper
+# aiohttp logs each request: a line per scrape of ourselves.
 _QUIET_LOGGERS = ("aiohttp.access",)
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 """syslog's, as the line prefix of sd-daemon(3): <4>."""
@@ -47,7 +48,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=False,  # a reload may change level and format
     )
     render = _console(stream) if for_people else structlog.processors.JSONRenderer(default=str)
     handler = logging.StreamHandler(stream)
@@ -69,17 +70,17 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Processor:
-    # The coloured traceback prints local variables, and keys with them.
+    # A plain traceback: the coloured one prints local variables, and keys with them.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """JOURNAL_STREAM identifies the journal's file."""
+    """Return True if systemd's journal reads this stream: JOURNAL_STREAM identifies its file."""
     try:
         file = os.fstat(stream.fileno())
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # closed, or not a real file
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 

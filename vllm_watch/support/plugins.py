@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
-CONTRACT = "base"  # defines the others' contract
+CONTRACT = "base"  # the module that defines the others' contract
 
 
 @cache
 def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
-    """Return the modules that define every name in `needs`, sorted by name; not the contract."""
+    """Return the modules of `package` that define every name in `needs`, sorted by name.
+
+    Modules with only some of the names are helpers. The contract is left out.
+    """
     folder = importlib.import_module(package)
     found = sorted(each.name for each in pkgutil.iter_modules(folder.__path__))
     loaded = (importlib.import_module(f"{package}.{name}") for name in found if name != CONTRACT)
@@ -19,5 +22,5 @@ def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
 
 
 def slug(module: ModuleType) -> str:
-    """Return the name in configuration, metrics and docs."""
+    """Return the module's name in configuration, metrics and docs."""
     return module.__name__.rpartition(".")[2]

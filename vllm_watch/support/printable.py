@@ -1,8 +1,8 @@
-"""Make foreign text safe for a terminal: escape sequences in it are shown."""
+"""Make foreign text safe for a terminal: escape sequences in it are shown, not executed."""
 
 
 def printable(text: str) -> str:
-    r"""Return it with control characters, except line ends, as in source code: ``\x1b``."""
+    """Return it with control characters, except line ends, as in source code: ``\\x1b``."""
     return "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
 
 

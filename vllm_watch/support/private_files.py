@@ -17,7 +17,10 @@ def own_folder(folder: Path) -> None:
 
 
 def refuse_odd(path: Path) -> None:
-    """Raise OSError unless it is a file, a folder or missing: a symlink would redirect the write; a pipe or device blocks."""
+    """Raise OSError unless the path is a file, a folder or missing.
+
+    A symlink would redirect the write to a place of another's choice; a pipe or device blocks or never ends.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

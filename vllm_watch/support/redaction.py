@@ -1,6 +1,10 @@
-"""Remove secrets from all output, by pattern and by value (secrets read from key files).
+"""Remove secrets from all output: logs, configuration errors, recordings, notifications, printed settings.
 
-The text is untrusted, so every expression takes linear time: it starts at a word, does not backtrack, and ends even if a bracket or quote is never closed.
+In two ways: by pattern, and by value: secrets read from key files are known, and hidden anywhere, for example in the
+message of a server that repeats the key it refused.
+
+The text is untrusted, so every expression takes linear time: each starts only at the beginning of a word, does not
+backtrack, and ends even if a bracket or quote is never closed.
 """
 
 import re
@@ -13,12 +17,12 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# Unclosed means truncated: hide to the end of the line, or of a list.
+# An unclosed quote or bracket means truncation: hide to the end of the line, or of a list.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
 _ASSIGNED = re.compile(rf"((?<![\w-]){_NAME})=(?!\[hidden\]){_VALUE}", re.IGNORECASE)
-# Python, JSON and YAML: 'api_key': ['...'], "token": "...", token: ...
+# Mappings of Python, JSON and YAML: 'api_key': ['...'], "token": "...", token: ...
 _MAPPED = re.compile(
     rf"""(['"]{_NAME}['"]\s*+:\s*+)(?!\[hidden\]|None\b|null\b|True\b|true\b|False\b|false\b){_VALUE}""",
     re.IGNORECASE,
@@ -28,7 +32,7 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# A command, also as a list: "--api-key", "VALUE".
+# In a command, and in a command as a list: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
@@ -47,13 +51,14 @@ _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""Formats of issued keys: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean, Google, and JWTs."""
+"""Formats of issued keys: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba,
+DigitalOcean, Google, and JWTs."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Of chats and pagers: the path itself is the credential."""
+"""Webhook paths of chats and pagers: the path itself is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
 """Shorter secrets would match by chance."""
@@ -70,18 +75,18 @@ def redact_always(secret: str) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if the last word means a secret: `api_key` does; `tokens` and `api_key_file` do not."""
+    """Return True if the name's last word means a secret: `api_key` does; `tokens` and `api_key_file` do not."""
     return re.split(r"[._\-\s]+", name.lower())[-1] in _SECRET_WORDS
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the beginning of foreign text, redacted; cut first, for speed."""
+    """Return the beginning of foreign text, redacted. Cutting first keeps long texts cheap."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return whole words: half a secret would not be recognized."""
+    """Return whole words of the beginning: half a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -89,7 +94,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Hide userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
+    """Return the text without userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -109,7 +114,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """The path is the secret of a chat's webhook."""
+    """Return a URL without its path, which is the secret of a chat's webhook."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
@@ -121,14 +126,14 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _safe_word(found: re.Match[str]) -> str:
-    """Redact the URLs in a word; query names stay."""
+    """Redact a URL, or several: userinfo and query values; query names stay."""
     word = found[0]
     scheme, mark, rest = word.partition("://")
     if not mark:
         return word
     if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
         return without_path(word)
-    if "@" in rest:  # a password may contain / and @
+    if "@" in rest:  # the last one: a password may contain / and @
         rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
     path, mark, query = rest.partition("?")
     if mark:
@@ -136,15 +141,15 @@ def _safe_word(found: re.Match[str]) -> str:
     return f"{scheme}://{rest}"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # the same GPU processes at every poll
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
-    """Hide the values of secret options."""
+    """Return the command line with the values of secret options hidden."""
     shown: list[str] = []
     hiding = False
     for argument in cmdline:
         name, equals, _ = argument.partition("=")
         if argument.startswith("-") or not hiding:
-            # `--api-key a b` takes several values.
+            # `--api-key a b` takes several values, so hide until the next option.
             secret = is_secret_name(name)
             hiding = secret and not equals and argument.startswith("-")
             shown.append(f"{name}={HIDDEN}" if secret and equals else redacted(argument))

@@ -1,6 +1,7 @@
 """The only way to read a file named by a user: regular files only, and bounded.
 
-A pipe without a writer or an endless device blocks forever. `tests/test_one_way_to_read.py` finds code that reads otherwise.
+Opening a pipe without a writer blocks forever, and so does reading an endless device: in the event loop that stops the
+daemon, in one of its threads it blocks the exit. `tests/test_one_way_to_read.py` finds code that reads otherwise.
 """
 
 import errno
@@ -18,7 +19,8 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""For a secret with unsafe permissions: one that opens vllm-watch is refused; one sent to others only warns: else restarts and messages would stop."""
+"""Policy for a secret's file with unsafe permissions. A secret that opens vllm-watch to others is refused; one that it
+sends to others is used with a warning: otherwise restarts and messages would stop, and it is exposed anyway."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -44,8 +46,13 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open for reading in pieces, without blocking. Raises OSError. `pipes`: accept a shell's `<(command)`, if the user can interrupt."""
-    # Opening alone wakes the writer of a pipe, and rewinds a tape.
+    """Open a file for reading in pieces, without blocking. Raises OSError.
+
+    Args:
+        follow: follow symlinks.
+        pipes: accept a pipe, e.g. a shell's `<(command)`. For commands that the user can interrupt.
+    """
+    # Check before opening: opening alone wakes the writer of a pipe, and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
         refuse_odd(path, mode)
@@ -54,7 +61,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless regular files of the kernel (/proc/kmsg) end here
+        else:  # endless regular files of the kernel (/proc/kmsg) return an end here
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -65,7 +72,12 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
 def read(
     path: Path, bytes_max: int, *, follow: bool = True, if_exposed: IfExposed = "taken"
 ) -> bytes:
-    """Return the whole file. Raises OSError, also above `bytes_max`. `if_exposed`: policy for a secret."""
+    """Return the whole file. Raises OSError, also if it has more than `bytes_max` bytes.
+
+    Args:
+        follow: follow symlinks.
+        if_exposed: policy if it is a secret that others may read or replace.
+    """
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
         body = file.read(bytes_max + 1) or b""  # None: nothing to read yet
@@ -75,7 +87,7 @@ def read(
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would, for a library that reads by path."""
+    """Raise OSError if `read` would, for a file that a library is about to read by path."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 
@@ -92,7 +104,10 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why a secret's permissions are unsafe. The group may read root's files: Kubernetes mounts them so, by fsGroup."""
+    """Return why the permissions are unsafe for a secret, or None.
+
+    The group may read root's files: Kubernetes mounts them so, by fsGroup.
+    """
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:
@@ -103,7 +118,7 @@ def exposure(status: os.stat_result) -> str | None:
 
 
 def refuse_odd(path: Path | str, mode: int) -> None:
-    """Raise OSError unless it is a regular file's mode."""
+    """Raise OSError unless this is the mode of a regular file."""
     if stat.S_ISREG(mode):
         return
     kinds = (

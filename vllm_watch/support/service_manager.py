@@ -1,6 +1,7 @@
-"""Report our state to systemd.
+"""Report our state to systemd: ready, status, alive, reloading, stopping.
 
-The watchdog message comes from the event loop: if it hangs, systemd restarts us after WatchdogSec.
+Datagrams to the socket named in the environment; without it nothing is sent. The watchdog message comes from the event
+loop that does all the work: if the loop hangs, none is sent, and systemd restarts us after WatchdogSec.
 Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
@@ -16,14 +17,14 @@ import structlog
 _log = structlog.get_logger()
 
 STATUS_SECONDS = 5.0
-"""For `systemctl status`: one poll at the default interval."""
+"""Longest age of the line in `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
 """sd_watchdog_enabled(3): send one every half of the time limit."""
 
 
 class ServiceManager:
-    """Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID from `environ`."""
+    """The connection to systemd. Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID from `environ`."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
@@ -34,7 +35,7 @@ class ServiceManager:
         self._beats: asyncio.Task[None] | None = None
 
     def ready(self, status: Callable[[], str]) -> None:
-        """From now on with status changes and watchdog."""
+        """Report READY; from now on also status changes, and that the loop runs."""
         if self._address is None:
             return
         self._status = status
@@ -42,7 +43,7 @@ class ServiceManager:
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
     async def stopping(self, seconds: float = 0.0) -> None:
-        """End the watchdog. `seconds`: extra time before we exit."""
+        """Report STOPPING and end the watchdog. `seconds`: extra time before we exit."""
         more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
         self._send("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
@@ -52,7 +53,7 @@ class ServiceManager:
 
     @asynccontextmanager
     async def reloading(self) -> AsyncIterator[None]:
-        """READY follows at the end, with or without an error."""
+        """Report RELOADING, and READY at the end, with or without an error."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
@@ -90,14 +91,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return a path or an abstract name; None if invalid."""
+    """Return the socket's address for the kernel: a path or an abstract name; None if invalid."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return None if off, or for another process."""
+    """Return the time limit for the next watchdog message; None if off, or for another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -1,4 +1,8 @@
-"""Run work that may hang in a thread. `threading.Thread.start` would wait forever if memory is short and the thread dies first."""
+"""Run work that may hang in a thread, without waiting for the thread's start.
+
+`threading.Thread.start` waits until the new thread runs. When memory is short the thread can die before that, and the
+event loop would wait forever. Threads started here are not waited for.
+"""
 
 import _thread
 import asyncio
@@ -12,11 +16,11 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""A thread may die without a result; the largest body takes a second."""
+"""When memory is short the thread may die without a result; the largest body takes a second."""
 
 
 def begin(work: Callable[[], None]) -> bool:
-    """Return False if none can be started. The thread does not delay the exit."""
+    """Run `work` in a thread that does not delay the process' exit; return False if none can be started."""
     try:
         _thread.start_new_thread(work, ())
     except (RuntimeError, MemoryError):
@@ -25,7 +29,11 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` outside the event loop, one at a time, for the CPU's sake. Raises as `work` does, and MemoryError: no thread, or no result in time."""
+    """Run `work` outside the event loop and return its result; one at a time.
+
+    Several at once would leave the loop only a share of the CPU. Raises as `work` does, and MemoryError if no thread can be
+    started or there is no result within COMPUTED_SECONDS_MAX.
+    """
 
     def alone() -> T:
         with _one_computes:
@@ -38,12 +46,15 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Run `work` in a thread that may hang. Raises as `work` does, TimeoutError, and MemoryError: no thread."""
+    """Run `work` in a thread that may hang without delaying the process' exit, and return its result.
+
+    Raises as `work` does, TimeoutError after `seconds`, and MemoryError if no thread can be started.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def end(result: T | None, error: Exception | None) -> None:
-        if done.done():
+        if done.done():  # the caller has given up
             return
         if error is None:
             done.set_result(result)  # type: ignore[arg-type] # set unless there is an error

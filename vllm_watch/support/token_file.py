@@ -30,7 +30,7 @@ class TokenFile:
         self._last_error = ""
 
     def digest(self) -> bytes | None:
-        """Return the SHA-256; None if unusable, which is logged once."""
+        """Return the SHA-256 of the token; None if the file is unusable, which is logged once."""
         try:
             stamp = regular_file.stamp(self._file.stat())
             if stamp != self._stamp:

@@ -1,4 +1,7 @@
-"""Make foreign text safe to display: it cannot move the cursor, change the writing direction or hide."""
+"""Make foreign text safe to display: it cannot move the cursor, change the writing direction or hide.
+
+Names of engines, logs, pods and processes are arbitrary, and a terminal executes control sequences in them.
+"""
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
@@ -16,7 +19,7 @@ _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not 
 
 
 def visible(text: str) -> str:
-    r"""Return one line with control characters as escapes: `\x1b`."""
+    """Return one line with control characters as escapes: `\\x1b`."""
     return text.translate(_IN_A_LINE)
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # a letter differs, or a word moved
+_ALIKE = 0.8  # difflib's ratio: one letter added, missing or exchanged; a word moved
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -31,6 +31,7 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
+"""Replacements of removed flags."""
 
 
 class Standing(Enum):
@@ -107,7 +108,7 @@ def takes_several(name: str) -> bool:
 
 
 def look_up(name: str, version: str | None) -> Answer:
-    """`name`: long, with dashes. `version`: vLLM's."""
+    """Return the status of `name` (long, with dashes) in this version of vLLM; None: unknown version."""
     flags, releases = table()
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
@@ -133,7 +134,7 @@ def look_up(name: str, version: str | None) -> Answer:
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:
-    """As in 0.1.7 to 0.16.0 and from 0.33.0 on."""
+    """Format the ranges: 0.1.7 to 0.16.0 and from 0.33.0 on."""
     ranges = (
         f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
         for first, last in flag.spans

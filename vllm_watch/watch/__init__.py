@@ -1,1 +1,1 @@
-"""The judges of one target and of one host, and their loops."""
+"""The judges of one target and of one host, and the loops that poll them."""

@@ -1,6 +1,7 @@
-"""The schedule of one target's canaries.
+"""The schedule of one target's canaries: independent of its scrapes, one at a time, rate-limited.
 
-Idle engines get one per interval, suspected engines at once; the result waits for the next scrape."""
+Idle engines get one per interval, suspected engines at once. The result waits here for the next scrape.
+"""
 
 import asyncio
 import random
@@ -14,48 +15,49 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""Between two canaries to one server: at most six tokens a minute."""
+"""Between the starts of two canaries to one server, even if suspected: at most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""After a refusal (wrong key, model or endpoint), which only an operator or a restart fixes."""
+"""Retry after a refusal (wrong key, model or endpoint): only an operator or a restart fixes it."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""On by default, a server is trusted only after an answer within this: an idle engine takes milliseconds for a token."""
+"""If canaries are on by default, trust a server only after an answer within this time: an idle engine takes
+milliseconds for a token. A slower server processes it in an unknown way."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""It may have been cold, or needed a key."""
+"""Retry an untrusted server after this: it may have been cold, or needed a key."""
 
 JITTER = 0.1
-"""Share: canaries of many targets and watchers must not coincide."""
+"""The interval varies by this share, so that canaries of many targets and watchers do not coincide."""
 
 
 class CanaryRounds:
-    """Canaries of one target; for the event loop only."""
+    """Sends the canaries of one target. Call it from the event loop only."""
 
     def __init__(self, target: str, settings: CanarySettings, source: CanarySource) -> None:
         self._target = target
         self._interval_seconds = settings.interval_seconds
-        self._enabled = settings.enabled is True
+        self._enabled = settings.enabled is True  # explicitly
         self._trusted = self._enabled
         self._source = source
         self._task: asyncio.Task[None] | None = None
         self._result: Asked | None = None
         self._not_before_s = 0.0
-        self._due_s: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}  # by engine
         self._logged_cause: str | None = None
 
     def take(self) -> Asked | None:
-        """Since the last call, once."""
+        """Return the result since the last call, once."""
         result, self._result = self._result, None
         return result
 
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """Send if due. `wanted`: engine → suspected; `engines`: their number."""
+        """Send a canary if one is due. `wanted`: engine → suspected; `engines`: their number."""
         least = 0.0 if self._enabled else 0.5  # by default, none right after the start
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
-        # Busy for less than an interval: keeps its turn; else drawn again.
+        # An engine that was busy for less than an interval keeps its turn; else its turn is drawn again.
         oldest_s = now_s - self._interval_seconds
         kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
         self._due_s = dict.fromkeys(wanted, first_s) | kept
@@ -96,8 +98,8 @@ class CanaryRounds:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        """It must have answered a canary well."""
-        if asked is None:
+        """Return True if this server may be judged by canaries: it must have answered one well."""
+        if asked is None:  # asleep: none was sent
             return True
         canary = asked.canary
         if not self._trusted:

@@ -1,4 +1,4 @@
-"""Charts across restarts of the watcher: read before the first scrape, saved every few minutes."""
+"""Charts across restarts of the watcher: read before the first scrape, saved every few minutes and at the end."""
 
 import time
 from collections.abc import Iterator
@@ -10,35 +10,35 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""13 KB an engine; a kill leaves a gap of at most this."""
+"""At 13 KB an engine. A kill leaves a gap of at most this."""
 
 PARTS_MAX = 1000
-"""The others start empty."""
+"""Charts of engines and of targets' days that are saved; the others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Days have no points: only the order of bytes matters."""
+    """Was it written in the form that we read? Days have no points: of those only the order of bytes matters."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)
 
 
 class ChartMemory:
-    """Saved charts of one watcher's targets."""
+    """The saved charts of all targets of one watcher."""
 
     def __init__(self, disk: ChartTable, board: Board) -> None:
         self._disk = disk
         self._board = board
-        self._saved_s: dict[str, float] = {}
-        self._parts: set[tuple[str, str]] = set()
+        self._saved_s: dict[str, float] = {}  # monotonic, by target
+        self._parts: set[tuple[str, str]] = set()  # saved by this run
 
     async def open(self) -> None:
-        """The board shows them once their targets are added."""
+        """Read the saved charts; the board shows them once their targets are added."""
         for part in await self._disk.open():
             if not _is_ours(part):
-                continue
+                continue  # of another version
             past = self._board.past.setdefault(part.target, Past())
             try:
                 if part.name == _DAY:
@@ -52,13 +52,13 @@ class ChartMemory:
                 self._disk.damaged(part, str(error))
 
     def keep(self, target: str) -> None:
-        """Queue if `SAVE_SECONDS` have passed; does not wait for the disk."""
+        """Queue a target's charts for writing if `SAVE_SECONDS` have passed. Does not wait for the disk."""
         now_s = time.monotonic()
         if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
             self._save(target)
 
     def save(self) -> None:
-        """Queue all charts."""
+        """Queue all charts for writing."""
         for target in self._board.targets:
             self._save(target)
 

@@ -1,4 +1,8 @@
-"""The stacks of a server's processes when a hang begins: evidence only. Servers on other hosts are skipped."""
+"""The stacks of a server's processes when a hang begins: one sentence for its incident, taken once.
+
+They are evidence only, and no verdict uses them. Servers on other hosts are skipped: a local process with
+the same port is another server.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,21 +19,21 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""If more hang at once, the rest get none."""
+"""Incidents with stacks in progress; if more hang at once, the rest get none."""
 
 
 class HangStacks:
-    """`note` takes target, incident id and sentence."""
+    """`note` takes the target, the incident's id and the sentence."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path
     ) -> None:
         self._board, self._stacks, self._note = board, stacks, note
         self._net = procfs / "self" / "net"
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by incident
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Take stacks of this target's new hangs."""
+        """Start to take the stacks of new hangs of this target."""
         self._tasks = {name: task for name, task in self._tasks.items() if self._is_open(name)}
         for each in (event.incident for event in events if event.incident.target == target):
             waiting = sum(not task.done() for task in self._tasks.values())
@@ -39,7 +43,7 @@ class HangStacks:
                 self._tasks[each.id] = asyncio.create_task(taking, name=f"stacks {target}")
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Return the cancelled tasks for the caller to await."""
+        """Cancel all tasks and return them for the caller to await."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())

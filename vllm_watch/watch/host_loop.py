@@ -1,4 +1,4 @@
-"""The GPU loop of this host: poll, judge once for all engines, publish, record."""
+"""The GPU loop of this host: poll, judge once for all engines, publish, record, and share with each scrape."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """NVML or the lab."""
+    """Polls the GPUs: NVML or the lab."""
 
     async def read(self) -> GpuReading:
-        """Does not raise for driver errors."""
+        """Poll all GPUs once. Does not raise for driver errors."""
 
     async def close(self) -> None:
         """Stop background work."""
 
 
 class HostLoop:
-    """`servers`: last scrapes of this host's servers."""
+    """Polls at its own interval. `servers` returns the last scrapes of the servers on this host."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class HostLoop:
         self._servers = servers
         self._xids = RecentXids()
         self._failures: dict[str, str] = {}
-        self.gpus: tuple[GpuSample, ...] | None = None
+        self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
 
     async def run(self) -> None:
         while True:
@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # Else a disabled source would seem to have failed.
+        # A disabled source would seem stale, as if it had failed.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
@@ -85,7 +85,7 @@ class HostLoop:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        # The board counts this poll's new XIDs; detectors need them longer.
+        # The board counts new XIDs of this poll; detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
         gpus = trace_gpus.known(standing)
         events = []

@@ -1,6 +1,8 @@
-"""Exports and restores a Watch's state, as plain values. Pure.
+"""Export and restore of a Watch's state, as plain values, for the next run of the watcher. Pure.
 
-Facts about a process hold only for it; pauses that an engine recovered from hold for its group: they make detectors more patient."""
+Incidents continue. Facts about one process hold only for that process. Pauses that an engine recovered from
+hold for its whole group, since they only make detectors more patient.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +22,7 @@ VERSION = 1
 """State of another version is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""Unwatched for longer, detectors' state is dropped: vLLM releases come about weekly."""
+"""After this long unwatched, detectors' state is dropped: vLLM releases come about weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
@@ -33,7 +35,7 @@ def of_server(signals: TargetSignals) -> dict[str, Any]:
 def of_engines(
     trackers: Mapping[str, EngineTracker], reading: Reading | None
 ) -> dict[str, dict[str, Any]]:
-    """Identity at the last scrape, and counts."""
+    """Return each engine's identity at the last scrape, and its counts."""
     states = {}
     for name, tracker in trackers.items():
         last = tracker.window.newest
@@ -49,7 +51,7 @@ def of_engines(
 
 
 def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
-    """Return the state of those that have one."""
+    """Return the state of the detectors that have one."""
     return {
         slug: detector.export_state(at_s)
         for slug, detector in detectors.items()
@@ -58,7 +60,7 @@ def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, An
 
 
 def away_seconds(state: stored.Stored, target: str, t: float) -> float:
-    """Count to Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
+    """Return the seconds unwatched until Unix time `t`. Raises one of stored.DAMAGE for another target's state."""
     stored.version(state, VERSION)
     if state["target"] != target:
         raise ValueError(f"it belongs to {state['target']!r}")
@@ -66,12 +68,12 @@ def away_seconds(state: stored.Stored, target: str, t: float) -> float:
 
 
 def answered_t(state: stored.Stored) -> float | None:
-    """Unix time of the last success. May raise stored.DAMAGE."""
+    """Return the Unix time of the last successful scrape. May raise stored.DAMAGE."""
     return stored.number_or_none(state["server"]["last_success_timestamp_seconds"])
 
 
 def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
-    """Return names and counts to show before the first scrape. May raise stored.DAMAGE."""
+    """Return the signals to show before the first scrape: names and counts. May raise stored.DAMAGE."""
     server = state["server"]
     engines = {
         name: EngineSignals(
@@ -101,7 +103,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """Start durations; if recent, the last loading state. May raise stored.DAMAGE."""
+    """Return the durations of its starts; if recent, also its last loading state. May raise stored.DAMAGE."""
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
@@ -113,7 +115,10 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Return errors of lost parts. State about an address holds only for `address`, the current one."""
+    """Restore each detector's state; return errors of lost parts.
+
+    State about an address is dropped unless it equals `address`, the current one.
+    """
     left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
     for slug, detector in detectors.items():
@@ -127,7 +132,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Seed from another server of its group; return errors of lost parts."""
+    """Seed each detector from another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):
@@ -141,7 +146,7 @@ def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str
 def resume(
     tracker: EngineTracker, before: stored.Stored, sample: EngineSample, server: ServerSample
 ) -> None:
-    """Counts continue, with a restart that happened unwatched."""
+    """Continue the counts of an earlier run, including a restart that happened unwatched."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
     tracker.progress.restored(None if ended else before.get("progress"))

@@ -1,4 +1,8 @@
-"""Saves and restores the state of targets, host and fleet; without a state folder only across reloads."""
+"""Saves and restores the state of targets, of the host and of the fleet.
+
+With a state folder it survives the process. Without one it still passes a target's state on when a reload
+replaces its Watch.
+"""
 
 import asyncio
 import time
@@ -21,10 +25,11 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""A lost minute of detectors' state is relearnt in a minute."""
+"""Save detectors' state this often: a lost minute is relearnt in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""Missing this long after the start, a target's incidents end: some sources answer late."""
+"""A target missing this long after the start is gone, and its incidents end: discovery polls every few
+seconds, and some sources answer late."""
 
 LEARNT_MAX = 10_000
 """The maximum number of targets."""
@@ -35,18 +40,18 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """Name of its saved state and incidents."""
+        """The name of its saved state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """Open incidents."""
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return None if there is none."""
+        """Return the state to save; None if there is none."""
 
 
 class Memory:
-    """State of one watcher's targets."""
+    """The state of all targets of one watcher."""
 
     def __init__(
         self, disk: IncidentTable | None, board: Board, charts: ChartMemory | None = None
@@ -54,13 +59,13 @@ class Memory:
         self._disk = disk
         self._charts = charts
         self._board = board
-        self._learnt: dict[str, Learnt] = {}
-        self._open: dict[str, Incident] = {}
-        self._saved_s: dict[str, float] = {}
+        self._learnt: dict[str, Learnt] = {}  # newest, by target
+        self._open: dict[str, Incident] = {}  # read as open, not shown yet
+        self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """Read it, and show the incidents that ended."""
+        """Read the saved state, and show the incidents that ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -73,7 +78,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Restore from its target's state, or seed from its group."""
+        """Restore a new Watch from the state of its target, or seed it from its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -84,7 +89,7 @@ class Memory:
         self._log_recall(watch, learnt, lost)
 
     def recall_whole(self, watch: HostWatch | Fleet) -> None:
-        """The host or the fleet."""
+        """Restore the host or the fleet."""
         learnt = self._learnt.get(watch.target)
         self._log_recall(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
 
@@ -106,7 +111,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show them once on the board; end those that no longer apply and return their events."""
+        """Show restored incidents, once the watch is on the board; end those that no longer apply and return their events."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -117,11 +122,11 @@ class Memory:
 
     @property
     def complete(self) -> bool:
-        """Every target of an earlier run had time to return."""
+        """Return True once every target of an earlier run had time to return."""
         return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
 
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
-        """End those of targets that did not return in time."""
+        """End the incidents of targets that did not return in time."""
         if not self._open or not self.complete:
             return []
         here = set(targets)
@@ -139,7 +144,7 @@ class Memory:
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
-        """Incidents at once, other state every `SAVE_SECONDS`; does not wait for the disk."""
+        """Queue incident events for writing at once, other state every `SAVE_SECONDS`. Does not wait for the disk."""
         if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
@@ -153,7 +158,7 @@ class Memory:
             self._charts.save()
 
     def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
-        """Queued now."""
+        """Queue its state for writing now."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
         learnt = None
@@ -167,7 +172,7 @@ class Memory:
             self._disk.put(events, learnt)
 
     def forget_save_time(self, target: str) -> None:
-        """Forget a removed target's; its state stays for its return."""
+        """Drop the save time of a removed target; its state stays for its return."""
         self._saved_s.pop(target, None)
 
 

@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """Configured on either side."""
+    """Peers, named in the configuration of either side, and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -40,12 +40,12 @@ class Peers:
         }
 
     def beside(self, target: str) -> tuple[Incident, ...]:
-        """Open ones of its peers and gang."""
+        """Return the open incidents of its peers and its gang."""
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """Return the facts with `of_host` (fields of Around)."""
+        """Return the facts about its peers and gang, together with `of_host` (fields of Around)."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
@@ -55,7 +55,8 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # Only of a sole peer: among several the culprit is unknown. An older wait concerned the previous process.
+            # Only if this is their sole peer: among several, the culprit is unknown. A wait that began before
+            # this process started concerned the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting
@@ -90,6 +91,6 @@ def _stalled(incident: Incident) -> bool:
 
 
 def _failed_itself(incident: Incident) -> bool:
-    """Down or stalled, and not just waiting for another rank."""
+    """Return True if it is down or stalled, and does not just wait for another rank."""
     own = incident.kind == "engine_stalled" and incident.cause in ("stopped", "idle_wedged")
     return (own or incident.kind == "engine_down") and incident.firing

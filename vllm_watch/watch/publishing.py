@@ -1,6 +1,8 @@
-"""Publishes each scrape once: to disk, recorder and board, then to listeners.
+"""Publishes the result of each scrape once: to disk, recorder and board, then to listeners (restarts, notifications).
 
-The fleet is the last to change an incident; the board is complete before any listener is called."""
+The fleet is the last to change an incident; the same record is then saved, shown and acted on. The board is
+complete before any listener is called.
+"""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,14 +31,14 @@ _LOGGED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
 
 class Listener(Protocol):
-    """Restarts, notifications."""
+    """Reads the board after each scrape: restarts, notifications."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Events may concern other targets, too."""
+        """Handle a scrape of `target` and its events, which may concern other targets, too."""
 
 
 class Publisher:
-    """The board's only writer of scrapes."""
+    """The only writer of scrape results on the board."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Publisher:
         looked: Looked,
         late_s: float,
     ) -> None:
-        """`late_s`: delay after the planned start."""
+        """Publish one scrape. `late_s`: its delay after the planned start."""
         explained = frozenset(
             name
             for each in self._board.host.incidents.open.values()
@@ -81,13 +83,13 @@ class Publisher:
         self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
-        """Restore host and fleet before any target is added."""
+        """Restore the host and the fleet from an earlier run, before any target is added."""
         for watch in (host, self._fleet):
             self._memory.recall_whole(watch)
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show new targets with restored incidents, as the fleet sees them."""
+        """Show new targets with their restored incidents, as the fleet sees them."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)
@@ -100,7 +102,7 @@ class Publisher:
     def host(
         self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
     ) -> None:
-        """One poll of this host."""
+        """Publish one poll of the GPUs of this host."""
         self._memory.keep(watch, watch.target, events)
         self._board.publish_gpus(
             reading, watch.holders, incidents=watch.incidents, events=events, looked=looked
@@ -108,7 +110,7 @@ class Publisher:
         self._notify(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:
-        """When GPU polling is disabled."""
+        """End the incidents of this host's GPUs when GPU polling is disabled."""
         events = watch.close(time.time())
         self._board.tell(events)
         self._memory.keep(watch, watch.target, events)
@@ -126,7 +128,7 @@ class Publisher:
         self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        """End those of targets that did not return in time."""
+        """End the restored incidents of targets that did not return in time."""
         self.notify(self._memory.end_orphans(here))
         if self._memory.complete:
             self._publish_events(self._fleet.forget_all_but(here, time.time()))
@@ -138,7 +140,7 @@ class Publisher:
             self.notify(changes)
 
     def notify(self, events: Sequence[IncidentEvent]) -> None:
-        """Log events of no scrape, and call the listeners."""
+        """Log events that belong to no scrape, and call the listeners."""
         for target in {event.incident.target for event in events}:
             self._notify(target, [each for each in events if each.incident.target == target])
 
@@ -154,6 +156,7 @@ def _host_of(target: Target) -> str:
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
+    """Log each opened, resolved and returning incident, and each change of cause or severity."""
     for event in events:
         incident, before = event.incident, event.before
         fields = {name: getattr(incident, name) for name in _LOGGED}

@@ -1,4 +1,7 @@
-"""One target's pure pipeline, the same in daemon and replay: an Observation in, signals and incident events out."""
+"""One target's pure pipeline: an Observation in, its signals and incident events out.
+
+The daemon and replay run this same object; it reads no clock and does no I/O.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -31,14 +34,14 @@ NOTHING_AROUND = Around()
 
 
 def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """Return new instances by slug."""
+    """Return an instance of every detector, by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class Watch:
-    """Follows one target."""
+    """Follows one target from observation to observation."""
 
     def __init__(
         self,
@@ -49,12 +52,15 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` hold this target's state: never share them; None: all, with `thresholds`. `attention`: backend in the engine's log."""
+        """`detectors` by slug: they hold state of this target, so never share them. None: all, with `thresholds`.
+
+        `attention`: the backend in the engine's log, for advice.
+        """
         self.target = target
-        self.address: str | None = None
-        self.answered_t: float | None = None  # last success in an earlier run
-        self.signals: TargetSignals | None = None
-        self.reading: Reading | None = None
+        self.address: str | None = None  # its URL, if known
+        self.answered_t: float | None = None  # its last success in an earlier run of the watcher
+        self.signals: TargetSignals | None = None  # None until the first observation
+        self.reading: Reading | None = None  # the last successful one
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
         self._timeline = Timeline()
@@ -67,18 +73,18 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # Host detectors too, for blind spots on a target's page.
+        # Includes host detectors: a target's page lists their blind spots, too.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
         self._adviser = Adviser(attention)
-        self._kept: dict[str, stored.Stored] = {}
-        self.failures: dict[str, str] = {}  # slug → last exception
+        self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run, until scraped
+        self.failures: dict[str, str] = {}  # detector slug → its last exception
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Open, oldest first."""
+        """Open incidents, oldest first."""
         return self._lifecycle.incidents
 
     @property
@@ -90,20 +96,20 @@ class Watch:
         return wanted
 
     def note_stacks(self, incident: str, sentence: str) -> None:
-        """Add them to an open incident."""
+        """Add the stacks of its processes to an open incident."""
         self._lifecycle.note_stacks(incident, sentence)
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """When the target is removed; return the events."""
+        """End all open incidents when the target is removed; return the events."""
         return self._lifecycle.close(t)
 
     @property
     def opened(self) -> Mapping[str, int]:
-        """Ever opened, by kind."""
+        """Number of incidents ever opened, by kind."""
         return self._lifecycle.opened
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return plain values."""
+        """Return the state to save, as plain values; None if there is none."""
         clock, signals = self._timeline.export_state(), self.signals
         if clock is None or signals is None:
             return None
@@ -121,8 +127,11 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore at Unix time `t`, before the first observation only. Return errors of lost parts. A process's state holds only if the first scrape
-        finds the same one."""
+        """Restore the state of an earlier run at Unix time `t`, before the first observation only.
+
+        Returns errors of lost parts. State about a process is used only if the first scrape finds the same
+        process.
+        """
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -138,12 +147,12 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without its incident, a restored alarm would open a second one.
+            # Without its incident, a restored alarm would open a second one: detectors must start fresh.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Seed from another server of the same group; return errors of lost parts."""
+        """Seed the detectors from another server of the same group; return errors of lost parts."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(
@@ -154,10 +163,12 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Return the events, in order.
+        """Judge one observation; return its incident events, in order.
 
-        `beside`: open incidents of its host that affect it, and of its peers; `restart`: our own, None until the journal is read;
-        `around`: facts about other targets. Ignored if both time and counters are behind the last one's."""
+        `beside`: open incidents of its host that affect it, and of its peers; `restart`: our own restart of it,
+        None until the journal is read; `around`: facts about other targets. Ignores a late observation, if both
+        its time and its counters are behind the last one's.
+        """
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)
@@ -225,7 +236,7 @@ class Watch:
 
     def _scraped(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines if reading.vllm else ()
-        # A server that just started may export no series yet.
+        # A server that just started may export no series yet: its engines are not gone.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
@@ -259,6 +270,7 @@ class Watch:
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
+        # Keep only counts; all other values are unknown now.
         engines = {
             name: EngineSignals(
                 engine=name,
@@ -323,7 +335,7 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:
-    """A counter of the same process is lower than in `known`."""
+    """Return True if a counter of the same server process is lower than in `known`."""
     if reading is None or known is None:
         return False
     if reading.server.process_start_time != known.server.process_start_time:

@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_watch.support import regular_file
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first present
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind present
 _FILES_MAX, _REFERENCE_BYTES = 2000, 200
 
 
@@ -24,7 +24,7 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
 def snapshot(
     cache: Path, repository: str, revision: str | None = None, *, having: str = ""
 ) -> Path | None:
-    """The revision's (default "main"), else the newest, with the file `having`."""
+    """Return the revision's snapshot (default "main"), else the newest, among those with the file `having`."""
     entry = cache / f"models--{repository.replace('/', '--')}"
     reference = entry / "refs" / (revision or "main")
     names = [_first_line(reference)] if reference.is_file() else []
@@ -34,7 +34,7 @@ def snapshot(
 
 
 def _first_line(path: Path) -> str:
-    """A commit hash."""
+    """Read a ref: a commit hash."""
     with regular_file.opened(path) as file:
         return file.read(_REFERENCE_BYTES).decode(errors="replace").split("\n")[0].strip()
 
@@ -55,7 +55,7 @@ def _modified(path: Path) -> float:
 
 
 def weights(folder: Path) -> list[Path]:
-    """Mistral's own copy (`consolidated`) only if alone."""
+    """Return them; Mistral's own copy (`consolidated`) only if alone."""
     for pattern in _WEIGHTS:
         files = sorted(folder.glob(pattern))[:_FILES_MAX]
         own = [each for each in files if not each.name.startswith("consolidated")] or files

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Protocol, cast
 
-# --help imports none.
+# Here, so that --help imports none of them.
 COMMANDS = {
     "run": "watch vLLM servers and this host's GPUs, and serve the results",
     "demo": "watch a simulated fleet: see it all without a GPU",
@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 class Command(Protocol):
-    """A module in vllm_watch/cli."""
+    """The interface of a module in vllm_watch/cli."""
 
     HELP: str
 
@@ -43,12 +43,12 @@ class Command(Protocol):
         """Add the arguments."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Return the exit status."""
+        """Run the command; return the exit status."""
 
 
 def load(name: str) -> Command:
     """Import the module of a command."""
-    gc.disable()  # imports make no garbage
+    gc.disable()  # imports make no garbage; collecting takes an eighth of their time
     try:
         _import_structlog_alone()
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
@@ -58,7 +58,7 @@ def load(name: str) -> Command:
 
 
 def _import_structlog_alone() -> None:
-    """Without rich: a tenth of the start, for tracebacks never shown."""
+    """Import it without rich: a tenth of the start, for tracebacks that we do not show."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there

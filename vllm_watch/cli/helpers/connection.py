@@ -28,7 +28,7 @@ class Connection:
     credentials_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | bool:
-        """aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
+        """Return aiohttp's `ssl`; True: the system's trust. Raises WatchError."""
         if self.ca_file is None and self.cert_file is None:
             return True
         try:

@@ -21,7 +21,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
-"""The daemon waits up to 30 s."""
+"""The daemon itself waits up to 30 s."""
 
 _REFUSED = 409
 _ANSWER_BYTES_MAX = 4 << 20
@@ -53,7 +53,7 @@ def path(*parts: str) -> str:
 
 
 def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
-    """Return the exit status. Raises WatchError if unsent."""
+    """Print the result; return the exit status. Raises WatchError if unsent."""
     daemon = connection.of(arguments)
     url, token = daemon.url, _token(arguments.token_file)
     said = {key: value for key, value in body.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`scrape.tls_config` as arguments."""
+"""TLS to an engine: the keys of `scrape.tls_config` as arguments."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""For work over two seconds, on terminals."""
+"""A progress line for work over two seconds, on terminals only."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """One line. Close it before other output."""
+    """Overwrites one line. Close it before other output."""
 
     def __init__(self) -> None:
         self._due_s = time.monotonic() + AFTER_SECONDS

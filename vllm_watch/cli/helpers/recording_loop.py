@@ -1,4 +1,4 @@
-"""`vllm-watch record`, apart so that --help does not import it."""
+"""`vllm-watch record`: scrape, write, show progress. Separate, so that --help does not import it."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,10 @@ from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
 
-# The daemon's: response times are evidence.
+# The daemon's defaults: response times are evidence.
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
-_GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay it
+_GPU_DEADLINE_SECONDS_MAX = 4.0  # as for a scrape: a hung driver must not delay it
 
 
 def record(
@@ -39,7 +39,7 @@ def record(
 ) -> None:
     """Record until a signal or limit; `tls` has keys of `tls_config`. Raises ConfigError, RecordingError."""
     config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))
+    logs.configure(LogSettings(level="warning"))  # a daemon's news is noise here
     settings = ScrapeSettings(
         interval_seconds=interval_seconds,
         health_interval_seconds=interval_seconds,

@@ -9,8 +9,8 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.story.severities import severity_word
 
-_CHANGES_SHOWN = 8  # half a screen
-_GAP_INTERVALS = 3
+_CHANGES_SHOWN = 8  # half a screen; the newest matter most
+_GAP_INTERVALS = 3  # more than jitter
 
 
 class Summary:
@@ -18,9 +18,9 @@ class Summary:
 
     def __init__(self, target: str) -> None:
         self._target = target or "(no target named)"
-        self._times: list[float] = []  # Unix
+        self._times: list[float] = []  # Unix seconds
         self._outcomes: Counter[str] = Counter()
-        self._seconds_in: dict[str, float] = {}
+        self._seconds_in: dict[str, float] = {}  # by state
         self._changes: list[tuple[float, str, str]] = []  # Unix seconds, state, reason
         self._events: list[IncidentEvent] = []
         self._gpus: int | None = None

@@ -1,4 +1,4 @@
-"""`vllm-watch replay`, apart so that --help does not import it."""
+"""`vllm-watch replay`: judge a recording as the daemon does. Separate, so that --help does not import it."""
 
 import json
 import math
@@ -24,14 +24,17 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
-_TOLD_EVERY = 200
+_TOLD_EVERY = 200  # observations
 
 ENGINES_MAX = 4000
-"""Each costs 40 kB."""
+"""Of a recording: each costs 40 kB, and 64 of them a line of some hundred bytes."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
-    """`prints`: "incidents" or the final "state" as JSON, or a "summary". Raises ConfigError; RecordingError after the incidents so far."""
+    """Print `prints`: "incidents" or the final "state" as JSON, or a "summary".
+
+    Raises ConfigError, and RecordingError after the incidents read so far.
+    """
     config = configuration.load(config_file, environ=os.environ)
     site = SiteWatch(
         partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)
@@ -65,7 +68,7 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 def _observations(trace: Path) -> Iterator[Observation]:
     readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}  # target → most
+    engines: dict[str, int] = {}  # target → most engines
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
@@ -86,7 +89,7 @@ def _observations(trace: Path) -> Iterator[Observation]:
 
 
 def _state(watch: Watch) -> dict[str, Any]:
-    """`read --json` of the last readable body, and the state."""
+    """Return `read --json` of the last readable body, and the final state."""
     signals = watch.signals
     why_not = signals.why_not if signals else None
     reading = watch.reading or Reading(vllm=False, why_not=why_not)
@@ -100,7 +103,7 @@ def _state(watch: Watch) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NaN, infinities: null."""
+    """NaN and infinities become null."""
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A command's state folder."""
+"""Find and prepare a command's state folder."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,10 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Create the folder and an empty file. Raises JournalError. Files that root makes must belong to the folder's owner, the daemon's user."""
+    """Create the folder and an empty file. Raises JournalError.
+
+    Files that root makes must belong to the folder's owner, the daemon's user.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / file.NAME

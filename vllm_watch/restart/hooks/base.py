@@ -1,6 +1,8 @@
-"""The contract of hooks: restart one server, once, and report honestly. The guard decides and verify judges, not the hook.
+"""The contract of restart hooks: restart one server, once, and report the result honestly.
 
-A hook is a module here with `Hook(settings, tools)`; settings in settings/hooks.py."""
+A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. The guard
+decides about calls and verify judges the result; a hook does neither.
+"""
 
 import os
 import ssl
@@ -16,36 +18,37 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""`failed`: certainly without effect, the only one retried; `uncertain`: may have acted."""
+"""Done; refused, nothing was done; failed, certainly without effect; may have acted. Only `failed` is retried, within
+the same attempt."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The watcher's resources for hooks and locks."""
+    """The watcher's resources for hooks and locks; the same for every kind."""
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""
+    namespace: str = ""  # our own Kubernetes namespace, if any
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
-    unix_time: Callable[[], float] = time.time
+    unix_time: Callable[[], float] = time.time  # for timestamps in shared records
     gates: Gates | None = None  # None: not in the daemon
-    watcher_url: str = ""
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)
-    watcher_tls: ssl.SSLContext | bool = True
+    watcher_url: str = ""  # of the daemon, for other processes
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for it
+    watcher_tls: ssl.SSLContext | bool = True  # trust for it; True: the system's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """Arguments; None: unknown or absent, for a command an empty variable."""
+    """A hook's arguments. None: unknown or absent; a command then gets an empty variable."""
 
-    attempt_id: str  # idempotency key: the same for all retries
+    attempt_id: str  # idempotency key: the same for all retries of one attempt
     target: str
     url: str
     group: str
-    trigger: str
+    trigger: str  # "incident" | "schedule" | "manual" | "alertmanager"
     reason: str
     engine: str | None = None
     incident_id: str | None = None
@@ -55,14 +58,17 @@ class HookCall:
     namespace: str | None = None
     pod: str | None = None
     node: str | None = None
-    process_start_time: float | None = None
+    process_start_time: float | None = None  # Unix seconds, of the server to be restarted
 
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """VLLM_WATCH_ATTEMPT_ID and so on; not VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's."""
+        """Return all fields as environment variables: VLLM_WATCH_ATTEMPT_ID and so on.
+
+        Without VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's.
+        """
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -72,12 +78,10 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """Result of one call."""
-
     """The result of one call."""
 
-    outcome: str
-    text: str
+    outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
+    text: str  # one sentence, without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +96,15 @@ class Finding:
 class Hook(Protocol):
     """Restarts servers in one way."""
 
-    timeout_seconds: float  # longest that `restart` takes; cut off a little later
+    timeout_seconds: (
+        float  # the longest that `restart` takes; the caller cuts it off a little later
+    )
 
     async def refusal(self, call: HookCall) -> str | None:
-        """Return why it must not be called, or None. Changes nothing."""
+        """Return why this hook must not be called for this server, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Raises only CancelledError; leaves no child behind."""
+        """Restart the server. Raises only CancelledError; a cancelled call leaves no child behind."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Rehearse for `hook test`: changes nothing."""
+        """Check reachability, permissions and prospects without changing anything. For `hook test`."""

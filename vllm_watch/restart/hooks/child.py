@@ -1,6 +1,8 @@
-"""Runs a hook's command without a shell, bounded in time and output, and ends it with all its children (`reaper.py`).
+"""Runs a hook's command: without a shell, with limited time and output, and ends it with all its children.
 
-Output goes to a memory file, rewound in time: a pipe would be held open by processes left running on purpose, and kill them once closed."""
+`reaper.py` runs between us and the command. The output goes to a file in memory: a pipe would be held open by
+processes left running on purpose, and kill them once closed. The file has a fixed size and is rewound in time.
+"""
 
 import asyncio
 import fcntl
@@ -19,8 +21,8 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""More within one poll makes a write fail; no restart command writes this much."""
-TAIL_BYTES = 2000
+"""More output within one poll makes a write fail: no command that restarts a server writes this much."""
+TAIL_BYTES = 2000  # fits an error message and a log line
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
@@ -31,15 +33,15 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # or minus the signal; None: unknown
-    unable: str | None = None  # why not started: certainly nothing was done
+    status: int | None = None  # exit status, or minus the signal; None: unknown
+    unable: str | None = None  # why it could not be started: certainly nothing was done
     timed_out: bool = False
-    left: int = 0
-    tail: str = ""
+    left: int = 0  # processes that could not be ended
+    tail: str = ""  # end of the output, redacted
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
-    """Ends it at the timeout or if cancelled."""
+    """Run the command, and end it at the timeout or if cancelled."""
     with _Output() as output:
         return await _run(argv, environment, timeout_seconds, output)
 
@@ -99,7 +101,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Arguments are public, and Python adds variables to the environment.
+    # Not as arguments, which are public, nor in the environment, to which Python adds variables.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:
@@ -128,7 +130,7 @@ def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -
 
 
 class _Output:
-    """One position, shared by all writers."""
+    """The command's output: a file in memory with one position shared by all writers."""
 
     def __enter__(self) -> "_Output":
         self.descriptor = os.memfd_create(

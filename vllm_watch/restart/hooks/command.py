@@ -1,4 +1,7 @@
-"""Restarts by a site's own command. Runbook: docs/hooks/command.md."""
+"""Restarts by running a command, such as a site's own script.
+
+Runbook: docs/hooks/command.md.
+"""
 
 import os
 import shutil
@@ -7,12 +10,12 @@ from collections.abc import Mapping
 from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
-TRY_AGAIN_STATUS = 75  # sysexits.h EX_TEMPFAIL: nothing was done
-ENDING_SECONDS = 8.0
+TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, try later
+ENDING_SECONDS = 8.0  # longest that ending it takes, after the timeout
 
 
 class Hook:
-    """The call is in its environment."""
+    """Runs the command, with the call in its environment."""
 
     def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
         self._settings = settings

@@ -1,4 +1,7 @@
-"""Restarts a container through Docker's or Podman's Engine API. Runbook: docs/hooks/docker.md."""
+"""Restarts the server's container through Docker's (or Podman's) Engine API.
+
+Runbook: docs/hooks/docker.md.
+"""
 
 import aiohttp
 
@@ -7,12 +10,12 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""The server's and its container's clocks are read with a small difference."""
+"""A server cannot start before its container; the two clocks are read with a small difference."""
 _DONE = 204
 
 
 class Hook:
-    """Waits for the daemon's answer."""
+    """Has the daemon restart one container, and waits for its answer."""
 
     def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -32,7 +35,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # The name may have moved to another.
+            # By id: another container may have taken the name meanwhile.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
@@ -97,10 +100,10 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
         return base.HookResult(outcome=base.DONE, text=text)
     text = f"the daemon answered for container {container.name}: {engine_api.answer_text(status, body)}"
     match status:
-        case 304 | 409:  # unchanged; or another operation in progress
+        case 304 | 409:  # nothing changed; another operation is in progress
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED
-        case _:  # may be stopped and not started
+        case _:  # it may be stopped and not started
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

@@ -1,7 +1,10 @@
-"""Restarts through the Kubernetes API: evicts the pod, or rolls out its workload.
+"""Restarts through the Kubernetes API server: evicts the pod, or starts a rollout of its workload.
 
-An eviction respects PodDisruptionBudgets and names the checked pod's uid; a rollout patches only the checked version.
-Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview. Runbook: docs/hooks/kubernetes.md."""
+An eviction respects PodDisruptionBudgets and names the uid of the checked pod, so a new pod of the same name is not
+hit. A rollout is a patch of the pod template that applies only to the checked version.
+Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
+Runbook: docs/hooks/kubernetes.md.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -15,15 +18,15 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""For a terminating pod: seconds to minutes."""
+"""Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""For an eviction that a budget forbids, without Retry-After: the server's default."""
+"""Wait before retrying an eviction that a budget forbids, without Retry-After: the server's default."""
 
 TRIES_MAX = 4
-"""A patch may conflict: the status changes with each pod."""
+"""Tries of a patch that conflicts with a newer version: the status changes with each pod."""
 
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -73,7 +76,7 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """After a dry run at the server. Raises HookError, KubernetesError."""
+        """Return the plan, after a dry run at the server. Raises HookError, KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
@@ -117,14 +120,16 @@ class Hook:
 
 
 class _Act:
+    """One call and its progress."""
+
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False
-        self._accepted = ""
-        self._forbidden = ""
+        self.begun = False  # an acting request was sent, and may have taken effect
+        self._accepted = ""  # accepted by the server, for the result
+        self._forbidden = ""  # why it does not accept yet
 
     async def run(self) -> base.HookResult:
-        """Wait for the pod's end. Raises HookError, KubernetesError."""
+        """Act and wait for the pod's end. Raises HookError, KubernetesError."""
         pod: Mapping[str, Any] | None
         if self._settings.action == "evict":
             pod = await self._target.pod(alone=True)
@@ -140,7 +145,7 @@ class _Act:
         return base.HookResult(outcome=base.DONE, text=self._accepted)
 
     def at_timeout(self, seconds: float) -> base.HookResult:
-        """Return the result."""
+        """Return the result at the timeout."""
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
             return base.HookResult(outcome=base.DONE, text=text)
@@ -206,7 +211,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})
+                answer = Answer(_SERVER_ERRORS, {})  # accepted already; only the news is late
             if answer.status == _GONE:
                 return
             found = answer.document
@@ -216,7 +221,7 @@ class _Act:
 
 
 def eviction(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Eviction of exactly this pod."""
+    """Return an Eviction of exactly this pod."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "policy/v1", "kind": "Eviction",

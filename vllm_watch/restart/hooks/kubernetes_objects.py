@@ -1,6 +1,8 @@
 """Judges pods and workloads: fit to be restarted, and started again by a controller. Pure.
 
-Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl rollout status; lws.sigs.k8s.io."""
+Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
+rollout status; lws.sigs.k8s.io.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,25 +13,25 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Replace a pod however it ended; a Job does not, once failed for good."""
+"""Owners that replace a pod however it ended. A Job does not, once it has failed for good."""
 
 START_TOLERANCE_SECONDS = 2.0
-"""The kubelet's times are whole seconds."""
+"""A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Annotation: only another attempt changes the template."""
+"""Pod template annotation: another attempt changes the template, the same one does not."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A kind's API path, and the paths of its pod templates."""
+    """API path of a kind, and the paths of its pod templates."""
 
     kind: str
     resource: str
-    root: str
-    templates: tuple[tuple[str, ...], ...]  # the last always exists
+    root: str  # of the API group and version
+    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last always exists
 
     @property
     def group(self) -> str:
@@ -64,7 +66,7 @@ def uid(found: Mapping[str, Any]) -> str:
 
 
 def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None) -> str | None:
-    """Return why this pod must not be touched for the server at `url`."""
+    """Return why this pod must not be touched for the server observed at `url`, or None."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"pod {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -96,7 +98,7 @@ def _another(
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Statuses of containers that declare its port, else all."""
+    """Return the statuses of containers that may be the server: those that declare its port, else all."""
     port = urlsplit(url).port
     declared = {
         container["name"]
@@ -119,7 +121,7 @@ def _unix(text: Any) -> float | None:
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
-    """Return why nothing would replace the pod."""
+    """Return why nothing would start a replacement pod, or None."""
     name = f"pod {pod['metadata']['name']}"
     owners = [
         each for each in pod["metadata"].get("ownerReferences") or [] if each.get("controller")
@@ -133,7 +135,7 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
 
 
 def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
-    """Return why a rollout must not start, or would do nothing."""
+    """Return why a rollout of this workload must not start, or would do nothing; else None."""
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     name = f"{kind.kind} {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -157,7 +159,7 @@ def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
 
 
 def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """True if the pod is this workload's."""
+    """Return True if the pod belongs to this workload."""
     labels = pod["metadata"].get("labels") or {}
     if kind.kind == "LeaderWorkerSet":
         return bool(labels.get(LWS_NAME_LABEL) == found["metadata"]["name"])
@@ -166,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch for exactly this version; None if started."""
+    """Return the merge patch that starts a rollout of exactly this version; None if it has started."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -1,7 +1,10 @@
-"""Runs one command; on SIGTERM ends it with all its descendants: `python reaper.py SPEC_FD REPORT_FD`.
+"""Runs one command in its own process; on SIGTERM ends it with all its descendants.
 
-A child subreaper is the parent of the command's orphans, even in other sessions. SIGTERM comes at the timeout and when vllm-watch dies.
-Processes left by a command that ended itself keep running. Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG."""
+A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all the
+command's orphans, even in other sessions, and kills its children until none is left. SIGTERM comes at the timeout and,
+from the kernel, when vllm-watch dies. If the command ends by itself, its remaining processes keep running.
+Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
+"""
 
 import ctypes
 import json
@@ -10,7 +13,7 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # longer: hangs in the kernel
+KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; anything left after this hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _POLL_SECONDS = 0.01
 
@@ -20,12 +23,12 @@ class _ToldToStopError(Exception):
 
 
 def main(spec_descriptor: int, report_descriptor: int) -> None:
-    """Spec: argv, environment, parent."""
+    """Run the command of the spec (argv, environment, parent) and write the report."""
     with os.fdopen(spec_descriptor) as file:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
     try:
-        # SIGTERM must not end us without a report.
+        # First, so that SIGTERM never ends us without a report.
         signal.signal(signal.SIGTERM, _stop)
         _tie_to(spec["parent"])
         report["status"] = _run(spec["argv"], spec["environment"], report_descriptor)
@@ -38,7 +41,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also while killing
     raise _ToldToStopError
 
 
@@ -60,7 +63,7 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
         setsid=True, setsigdef=[signal.SIGTERM, *ignored_by_python],
     )  # fmt: skip
     while True:
-        pid, status = os.waitpid(-1, 0)
+        pid, status = os.waitpid(-1, 0)  # reaps orphans too: no zombies
         if pid == command:
             return os.waitstatus_to_exitcode(status)
 
@@ -68,7 +71,7 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
 def _kill_all() -> int:
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
-        # A killed parent's children become ours: one more generation each round.
+        # A killed parent's children become ours, so each round reaches one more generation.
         for child in _children():
             _kill(child)
         try:
@@ -83,7 +86,7 @@ def _kill_all() -> int:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except OSError:  # another user's (sudo)
+    except OSError:  # another user's (sudo): counted as left
         return
 
 

@@ -1,7 +1,9 @@
 """Finds the process of a target's vLLM server, or reports why none is certain.
 
-All known facts must agree: vLLM's command line, the socket of the target's port, its machine's address, the start time. Two matches are none.
-Source: proc(5); vllm/entrypoints (how servers start), vllm/utils (process titles "VLLM::…")."""
+All known facts must agree: the command line is vLLM's, the process holds the socket of the target's port, the
+target's address is one of its machine's, and it started when the observed server did. If two match, none is taken.
+Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
+"""
 
 import asyncio
 import os
@@ -19,7 +21,8 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""The boot time is a whole second, and moves by one when the clock is set."""
+"""vLLM computes its start from the same clock ticks and boot time; the boot time is a whole second and moves by one
+when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -27,18 +30,18 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server with all processes of the same moment by PID."""
+    """A server, with all processes of the same moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
 
     def descendants(self) -> list[ProcessFacts]:
-        """Nearest first."""
+        """Return its descendants, nearest first."""
         return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
-    """Raises HookError unless exactly one matches."""
+    """Return the server of the call's target. Raises HookError if none, or more than one, matches."""
     parts = urlsplit(call.url)
     port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
@@ -46,7 +49,7 @@ async def find(tools: base.Tools, call: base.HookCall) -> Server:
 
 
 def is_server(cmdline: tuple[str, ...] | None) -> bool:
-    """True for an API server's command line, not its engines' and workers'."""
+    """Return True for the command line of an API server; False for its engines and workers."""
     if not cmdline:
         return False
     if cmdline[0].startswith("VLLM::"):
@@ -100,7 +103,7 @@ def _find(
 
 
 def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
-    if not is_server(facts.cmdline):
+    if not is_server(facts.cmdline):  # a zombie has no command line
         return False
     parent = all_.get(facts.ppid or 0)
     return parent is None or not is_server(parent.cmdline)
@@ -114,7 +117,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """It or a descendant; None: unreadable."""
+    """Return True if the process or a descendant holds the target's socket; None if this is not readable."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -143,12 +146,12 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
 
 
 def pid_word(pids: str) -> str:
-    """Format for a sentence."""
+    """Return the PIDs for a sentence."""
     return pids if "," not in pids else f"(one of {pids})"
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """True if known to have started at this Unix time."""
+    """Return True if it is known to have started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
@@ -183,6 +186,7 @@ async def _addresses(host: str) -> frozenset[str]:
 
 
 def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
+    """Return the inodes of TCP sockets that listen on the port in the process's network namespace."""
     return {
         each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
     }
@@ -200,6 +204,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """pid None: our network namespace."""
+    """Return True if one address belongs to the process's network namespace; pid None: ours."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

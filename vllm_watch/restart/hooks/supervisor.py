@@ -1,8 +1,10 @@
 """Finds the supervisor that restarts a server after it ends with status 0.
 
-vLLM ends so after its engine died and after SIGTERM; systemd needs Restart=always, a container always or unless-stopped.
-The server must be the main process: a script that keeps running hides its end.
-Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle."""
+vLLM ends with status 0 after its engine died and after SIGTERM, so only a supervisor that restarts it however it ends
+counts: systemd with Restart=always, a container with policy always or unless-stopped, Kubernetes. The server must also
+be the main process of the unit or container: a script that keeps running hides its end.
+Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
+"""
 
 import re
 from dataclasses import dataclass
@@ -28,15 +30,15 @@ _CONFIRM = "set relaunches: true once you have seen something restart it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """One server's supervisor."""
+    """A server's supervisor."""
 
-    relaunches: bool | None
+    relaunches: bool | None  # None: unknown
     text: str
     remedy: str = _CONFIRM
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Return why the server would stay down."""
+    """Return why the server would stay down if it ended, or None."""
     found = await finding(tools, call)
     return None if found.ok else found.text
 
@@ -109,7 +111,7 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
 
 
 def _in_our_pod(tools: base.Tools) -> bool:
-    # A container's own path may be empty. In a pod, all visible processes are the pod's.
+    # A container's own cgroup path may be empty. In a pod, all visible processes are the pod's.
     tree = pid_namespace.of_tree(tools.procfs)
     return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
 
@@ -128,7 +130,7 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
 def _above(server: Server) -> list[ProcessFacts]:
     found: list[ProcessFacts] = []
     here = server.facts
-    while here.pids is None or here.pids[-1] != 1:  # 1: first in the PID namespace
+    while here.pids is None or here.pids[-1] != 1:  # 1: first in a container's PID namespace
         parent = server.all.get(here.ppid or 0)
         if parent is None or parent.cgroup != here.cgroup or parent in found:
             break

@@ -1,4 +1,7 @@
-"""Queries systemd units. Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5)."""
+"""Queries systemd units through `systemctl`.
+
+Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5).
+"""
 
 import os
 from dataclasses import dataclass
@@ -6,12 +9,12 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # a stuck bus times out
+ASK_SECONDS = 10.0  # it answers in milliseconds; a stuck bus times out
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# For --user; nothing else is passed on.
+# Variables that --user needs to find the user's systemd; nothing else is passed on.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
@@ -21,22 +24,22 @@ class Unit:
 
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
-    active_state: str
-    sub_state: str
-    result: str
-    restart: str
-    restarts: int | None
+    active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
+    sub_state: str  # "running", "auto-restart", "dead" …
+    result: str  # last result: "success", "start-limit-hit" …
+    restart: str  # its Restart=
+    restarts: int | None  # by systemd
     main_pid: int | None  # in the host's namespace
     invocation: str  # new for each start
 
     @property
     def waiting(self) -> bool:
-        """Systemd waits to restart it."""
+        """True while systemd waits to restart it."""
         return self.sub_state.startswith("auto-restart")
 
 
 async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
-    """Raises HookError if systemd does not answer."""
+    """Return the unit's properties. Raises HookError if systemd does not answer."""
     ended = await _systemctl(tools, user, "show", f"--property={','.join(_PROPERTIES)}", "--", unit)
     if ended.status != 0:
         raise HookError(
@@ -59,7 +62,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Restart without waiting: the result shows only whether systemd accepted."""
+    """Request a restart without waiting; the result only shows whether systemd accepted it."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

@@ -1,6 +1,9 @@
-"""Restarts through a receiver: a signed POST of JSON. Runbook: docs/hooks/webhook.md.
+"""Restarts through a receiver over HTTP: a signed POST of JSON.
 
-Only requests that certainly did nothing are retried, with the same idempotency key: no connection, 429, 503."""
+Retried, with the same idempotency key, are only requests that certainly did nothing: no connection, and the answers
+429 and 503. A request that was sent and not answered may have acted.
+Runbook: docs/hooks/webhook.md.
+"""
 
 import asyncio
 import json
@@ -14,9 +17,9 @@ from vllm_watch.errors import HookError, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
-WAIT_SECONDS_FIRST = 0.5  # doubled each time
+WAIT_SECONDS_FIRST = 0.5  # doubled each time: a restarting receiver is back in seconds
 WAIT_SECONDS_MAX = 30.0
-"""Whatever Retry-After is: the attempt holds a lock."""
+"""Limit of the wait between tries, whatever Retry-After is: the attempt holds a lock meanwhile."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -24,7 +27,7 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = None  # None: no retry
+    again_seconds: float | None = None  # shortest wait before a retry; None: no retry
 
 
 class Hook:
@@ -94,7 +97,7 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Without a request: any might restart the server."""
+        """Connect without a request: any request might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

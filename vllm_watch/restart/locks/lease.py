@@ -1,8 +1,11 @@
 """A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency.
 
-All state is one annotation of one object: the API server compares one object's version, so both limits hold against any number
-of contenders. holder and renewTime are for people.
-Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too. Rights and manifest: docs/locks.md."""
+All slots, the restarts of the last hour and the last attempts are one annotation of one object: the API server can
+compare one object's version but not several, so both limits hold against any number of contenders. The annotation
+decides; holder and renewTime in `kubectl get lease` are for people.
+Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
+Rights and a manifest: docs/locks.md.
+"""
 
 import asyncio
 import json
@@ -34,16 +37,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""With all tries; less than a third of the shortest useful TTL."""
+"""Timeout of an acquire, renew or release with all tries; less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""The last of twenty writers needs five, each with a new version (tests)."""
+"""Of twenty concurrent writers the last needs five tries, each with a new version; see the tests."""
 
 BACKOFF_SECONDS = 0.1
-"""Limit of the random wait before the second try; doubled each time."""
+"""Limit of the random wait before the second try; doubled for each further try."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""The guard asks again anyway."""
+"""Limit of a busy API server's Retry-After: the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -52,19 +55,21 @@ _RIGHTS = (401, 403)
 
 
 class Shared:
-    """One Lease, shared by the locks of all attempts."""
+    """One Lease as this process knows it: made once, shared by the locks of all its attempts."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.sightings = Sightings()
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
-        self._ended: dict[str, tuple[float, bool, Past | None]] = {}  # rest, used, end
+        self._ended: dict[
+            str, tuple[float, bool, Past | None]
+        ] = {}  # by attempt id: rest, used, end
 
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """An ended attempt's slot may still be in the Lease."""
+        """Remember an ended attempt; its slot may still be in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -75,9 +80,14 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Retries on conflicts; `on_write` before each write, which may happen from then on. Returns the change and its send time.
+        """Read, change and replace, retrying on conflicts; return the change and the time it was sent.
 
-        Raises KubernetesError: no answer or refused; ValueError: the object is not ours."""
+        `on_write` is called before each write: from then on it may have happened.
+
+        Raises:
+            KubernetesError: the API server did not answer or refused.
+            ValueError: the object is not ours.
+        """
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):
@@ -101,17 +111,17 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # A write in transit has an old version now: rejected.
+                # A write still in transit has an old version now, and will be rejected.
                 self._ended = {
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # 404 for POST: no namespace; for PUT: just deleted.
+            # 404 for POST: the namespace is missing; for PUT: the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # Perhaps with our own write, if its answer was lost.
+        # The conflict may be with our own write, if its answer was lost: its result is unknown.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -130,7 +140,7 @@ class Shared:
         return update(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
-        """Raises ValueError if the Lease is not ours."""
+        """Return the record; raises ValueError if the Lease is not ours."""
         try:
             annotation = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
@@ -174,7 +184,7 @@ def _shared(access: Access, session: NewSession, namespace: str, name: str) -> S
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
-    """Raises KubernetesError outside a pod."""
+    """Return a lock for one attempt. Raises KubernetesError outside a pod."""
     access = in_cluster(tools.environ)
     namespace = settings.namespace or access.namespace or tools.namespace
     if not namespace:
@@ -186,14 +196,14 @@ def make(settings: LockSettings, tools: Tools) -> "Lock":
 
 
 class Lock:
-    """One slot, for one attempt."""
+    """One slot of a Lease, for one attempt."""
 
     def __init__(self, shared: Shared, limits: Limits, ttl_seconds: float) -> None:
         self.ttl_seconds = ttl_seconds
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
-        self._until_s = 0.0
-        self._wrote = False
+        self._until_s = 0.0  # on our own clock
+        self._wrote = False  # since the last acquire began
 
     def _writes(self) -> None:
         self._wrote = True
@@ -218,7 +228,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """An interrupted acquire may have taken it."""
+        """Free later a slot that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 
@@ -257,7 +267,7 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # freed by our next change, or expires
+            if given is None:  # freed by our next change; else it expires
                 self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
@@ -285,14 +295,14 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    # S311: no secret, only against repeated collisions
+    # S311: not a secret; it only keeps two writers from colliding repeatedly
     return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
 
 
 def _document(
     found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
 ) -> dict[str, Any]:
-    """Fields of others are kept."""
+    """Return the object to write; fields of others are kept."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
     annotation = json.dumps(record.to_json(), separators=(",", ":"))

@@ -1,6 +1,8 @@
-"""Recent attempts of all users of a lock, stored in its record. Pure.
+"""Recent attempts of all watchers that share a lock, stored in its record. Pure.
 
-`intent` with its slot, `calling` before its hook, then its result. Without a slot and a result it may have acted: `uncertain`."""
+An attempt is recorded as `intent` with its slot, as `calling` before its hook is called, and with its result when the
+slot is freed. If the slot is gone without a result, the attempt may have acted: it is `uncertain`.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
@@ -9,32 +11,32 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""About 100,000 bytes; a Lease may hold two and a half times that."""
+"""For all targets: about 100,000 bytes; a Lease may be two and a half times as large."""
 
 TARGET_PAST_MAX = 50
-"""Larger budgets are not enforced across watchers."""
+"""Per target: larger budgets are not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """One attempt, as shared."""
+    """One attempt, as shared with other watchers."""
 
     id: str
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str
+    host: str  # that the address is valid on; "": anywhere
     trigger: str
-    state: str
+    state: str  # of Attempt
     began_t: float  # Unix seconds
     called_t: float | None = None
     incident_id: str | None = None
 
 
 def past(attempt: Attempt | None, host: str) -> Past | None:
-    """`host`: this watcher's, for `localhost` addresses."""
+    """Return the attempt's shared form; `host`: this watcher's, for addresses on `localhost`."""
     if attempt is None:
         return None
     return Past(
@@ -47,7 +49,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return those that matter on `host`; `held`: with a slot now."""
+    """Return the other attempts that matter on `host`; `held`: attempts that have a slot now."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -61,7 +63,7 @@ def others(
 
 
 def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
-    """Drop the oldest beyond the limits."""
+    """Replace the attempt's entry, or append it; drop the oldest beyond the limits."""
     if one is None:
         return tuple(pasts)
     others = [each for each in pasts if each.id != one.id]
@@ -71,7 +73,7 @@ def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
 
 
 def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
-    """Append, unless known already."""
+    """Append an attempt that begins, unless it is known already."""
     known = one is not None and any(each.id == one.id for each in pasts)
     return pasts if known else put(pasts, one)
 
@@ -86,12 +88,12 @@ def ended(
 
 
 def without_ghosts(pasts: Iterable[Past], held: Collection[str]) -> tuple[Past, ...]:
-    """Remove attempts without a call and without a slot."""
+    """Remove attempts that never reached their call and have no slot any more."""
     return tuple(each for each in pasts if each.state != "intent" or each.id in held)
 
 
 def from_json(document: Any) -> tuple[Past, ...]:
-    """Raises ValueError if vllm-watch did not write it."""
+    """Parse a record. Raises ValueError if vllm-watch did not write it."""
     try:
         pasts = tuple(Past(**each) for each in document)
     except TypeError as error:

@@ -1,8 +1,13 @@
-"""The shared record of a lock, and its users' changes. Pure; the Kubernetes lock and its simulation run this code.
+"""The shared record of a lock, and the changes that each user may make. Pure.
 
-A writer that read its latest version replaces it as a whole, so no limit is exceeded. A slot is free once seen unchanged for three TTLs
-on our own clock (locks/base.py); rests and hours use wall clocks, with a tolerance.
-Source: k8s.io/client-go/tools/leaderelection, observedRenewTime."""
+One record holds the slots and the restarts of the last hour. It is replaced as a whole by a writer that has read its
+latest version, so concurrent writers cannot exceed a limit. The Kubernetes lock and its simulation run this code.
+
+A slot is free again once this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py explains
+three); other hosts' clocks are never compared for that. Only rests and hours, which are not renewed, use wall clocks,
+with a tolerance; with a clock far off, a rest or an hour lasts until this watcher has seen it that long itself.
+Source of "last seen to change": k8s.io/client-go/tools/leaderelection, observedRenewTime.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,14 +19,14 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Between two hosts: NTP keeps milliseconds; a bad minute this."""
+"""Tolerated difference of two hosts' wall clocks: NTP keeps milliseconds, and a bad minute this."""
 
 EXPIRY_TTLS = 3
-"""One to begin an action, one suspended, one to end it."""
+"""One to begin an action, one to be suspended, one to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""Limits of the settings; more is not ours."""
+"""Limits of the settings; a record with more is not ours."""
 
 
 class Now(NamedTuple):
@@ -33,40 +38,41 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Held, or resting after its release."""
+    """A slot that is held, or rests after its release."""
 
-    holder: str
+    holder: str  # the watcher's name, for people
     attempt_id: str
-    ttl_seconds: float
-    beat: int = 0
-    rest_t: float | None = None  # Unix seconds: release, by the holder's clock; None: held
-    rest_seconds: float = 0.0
+    ttl_seconds: float  # the holder's
+    beat: int = 0  # renewal counter
+    rest_t: float | None = None  # Unix seconds: release time by the holder's clock; None: held
+    rest_seconds: float = 0.0  # not available this long after that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Counts while its slot is held, and for an hour after its end."""
+    """A restart in the hourly limit: counts while its slot is held, and for an hour after its end."""
 
     attempt_id: str
-    t: float  # Unix seconds, the writer's clock: slot taken, later the end
+    t: float  # Unix seconds: slot taken, later the end; by the writer's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`slots` has only taken ones."""
+    """The whole record; `slots` has only taken ones."""
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
-    past: tuple[Past, ...] = ()
+    past: tuple[Past, ...] = ()  # recent attempts, oldest first
 
     def of(self, attempt_id: str) -> Slot | None:
+        """Return the slot held by this attempt."""
         return next(
             (each for each in self.slots if each.attempt_id == attempt_id and each.rest_t is None), None
         )  # fmt: skip
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """Including expired ones."""
+        """Return the slots that are held, including expired ones."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +80,7 @@ class Record:
 
     @classmethod
     def from_json(cls, document: Any) -> "Record":
-        """Raises ValueError if vllm-watch did not write it."""
+        """Parse a record. Raises ValueError if vllm-watch did not write it."""
         try:
             slots = tuple(_slot(each) for each in document["slots"])
             spent = tuple(_spent(each) for each in document["spent"])
@@ -107,19 +113,19 @@ def _require(holds: bool) -> None:
 
 
 class Sightings:
-    """Since when each part was seen unchanged."""
+    """Since when this watcher has seen each part of the record unchanged."""
 
     def __init__(self) -> None:
         self._first_s: dict[tuple[object, ...], float] = {}
 
     def see(self, record: Record, now_s: float) -> None:
-        """A record read at `now_s`, when the answer arrived."""
+        """Update from a record read at `now_s`, the time when the answer arrived."""
         seen: list[tuple[object, ...]] = [_part(slot) for slot in record.slots]
         seen += [_part(spent) for spent in record.spent]
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return how long; 0 if never seen."""
+        """Return how long it was seen unchanged; 0 if never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
@@ -134,21 +140,21 @@ class Limits:
     """Limits of the lock, from this watcher's settings."""
 
     slots: int
-    per_hour: int | None = None  # of all users; None: no limit
+    per_hour: int | None = None  # restarts of all users; None: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A new record, or a refusal."""
 
-    record: Record | None
+    record: Record | None  # None: refused
     text: str
 
 
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Idempotent: the second time renews."""
+    """Take a slot for an attempt, or report its holder. Idempotent: the second time renews."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
@@ -158,7 +164,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # No hourly limit is that high.
+    # Beyond the record's limit the oldest are dropped: no hourly limit is that high.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -170,6 +176,7 @@ def take(
 def _still_spent(
     record: Record, kept: tuple[Slot, ...], sightings: Sightings, now: Now
 ) -> tuple[Spent, ...]:
+    """Return the restarts that count: those under way, and those of the last hour."""
     under_way = {slot.attempt_id for slot in kept if slot.rest_t is None}
     ghosts = {slot.attempt_id for slot in record.held} - under_way
     spent = []
@@ -182,7 +189,7 @@ def _still_spent(
 
 
 def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
-    """Record the attempt's state; refused if the slot was lost."""
+    """Renew the slot and record the attempt's state; refused if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
         return Change(record=None, text="it was lost: another watcher took it, or it was deleted")
@@ -196,7 +203,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Rest, and record the result; an unused slot does not count."""
+    """Free the slot after a rest, and record the result; an unused slot does not count as a restart."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:

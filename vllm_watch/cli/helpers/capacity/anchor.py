@@ -1,4 +1,4 @@
-"""One real start on a GPU calibrates other models."""
+"""Calibrate other models by one real start on a GPU: its memory beyond the computed parts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
-"""More is another GPU, or unknown flags."""
+"""More means another GPU, or flags that the log does not show."""
 
 _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")

@@ -1,4 +1,4 @@
-"""The engine's flags as in vLLM."""
+"""The engine's flags, spelled as in vLLM."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ _NO_LAYERS = ("ngram", "suffix")
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Omitted ones get the release's default."""
+    """Add the flags; omitted ones get the release's default."""
     for names, metavar, kind, said in (
         (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
         (
@@ -139,7 +139,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
 
 
 def _tokens(text: str) -> int:
-    """As vLLM: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
+    """Parse an integer as vLLM: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
     if text in ("auto", "-1"):
         return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
@@ -179,7 +179,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
 
 
 def _drafter_model(name: Any) -> Model | None:
-    """None if not here."""
+    """Return a folder's model, or None if it is not here."""
     path = Path(str(name or "")) / "config.json"
     if not name or not os.path.lexists(path):
         return None

@@ -1,4 +1,4 @@
-"""GPUs as named, or this machine's by NVML."""
+"""The GPUs to plan for: as named, or this machine's by NVML."""
 
 import asyncio
 from pathlib import Path
@@ -57,7 +57,7 @@ def _this_machine(count: int | None, procfs: Path) -> Machine:
 
 
 def _offered(gpu: GpuSample) -> int:
-    """All but the driver's reserved part."""
+    """CUDA offers all but the driver's reserved part."""
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 

@@ -1,4 +1,7 @@
-"""A model's config and checkpoint size: a folder, a config.json, the hub's cache; the hub only on request."""
+"""Find a model's config and checkpoint size: a folder, a config.json, the hub's local cache.
+
+The hub is contacted only on request, for two small files.
+"""
 
 import asyncio
 import contextlib
@@ -14,7 +17,7 @@ from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
-_CONFIG_BYTES_MAX = 16 << 20  # a trillion parameters: 8 MB
+_CONFIG_BYTES_MAX = 16 << 20  # a trillion parameters' index has 8 MB
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
@@ -103,7 +106,7 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """By the index, else the files."""
+    """Return all weights' bytes by the index, else by the files; None: none."""
     for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             size = _total_size(read_json(folder / name))
@@ -128,7 +131,7 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     if isinstance(fetched[0], WatchError):
         raise fetched[0]
     config, size = _parse(fetched[0], f"{named}/config.json"), None
-    # Without an index they are one file.
+    # Without an index they are one file, sized by the parameters.
     if len(fetched) > 1 and isinstance(fetched[1], bytes):
         with contextlib.suppress(WatchError):
             size = _total_size(_parse(fetched[1], f"{named}/{names[1]}"))

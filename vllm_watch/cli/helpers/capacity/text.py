@@ -1,4 +1,4 @@
-"""A plan on one screen, verdict first."""
+"""A plan as text: one screen, verdict first."""
 
 import math
 import textwrap

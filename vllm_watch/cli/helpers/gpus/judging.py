@@ -23,21 +23,21 @@ from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 LOOKS, LOOK_SECONDS = 5, 1.0
-"""The driver samples each process's load twice."""
+"""Long enough for the driver to sample each process's load twice."""
 
 WATCH_SECONDS = 2.0
 
 BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
-"""Exiting processes take longer only on the largest GPUs."""
+"""Show what was true for the whole run. Exiting processes take longer only on the largest GPUs."""
 
-_UNIX_SECONDS_MIN = 1e9  # below: from the recording's start
+_UNIX_SECONDS_MIN = 1e9  # below, counted from the recording's start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The holders at one time."""
 
-    t: float  # Unix
+    t: float  # Unix seconds
     gpus: tuple[GpuHolders, ...]
     note: str = ""  # why there are none
     no_driver: bool = False
@@ -71,7 +71,7 @@ def show(
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
-    """The last up to `at`; None: the end."""
+    """Judge the last reading up to `at`; None: the end."""
     judge, timeline = HolderJudge(), Timeline()
     judgement, until, seen = None, at, False
     for raw in recording.read(trace):
@@ -99,7 +99,7 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
 
 
 async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    """With `each`, forever."""
+    """Poll for some seconds; with `each`, forever."""
     logs.configure(LogSettings(level="error"))  # the table shows poll errors
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     judge, number = HolderJudge(BRIEF), 0

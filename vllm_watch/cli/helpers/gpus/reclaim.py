@@ -1,4 +1,4 @@
-"""`vllm-watch gpus --reclaim PID`: judge, plan, confirm, act."""
+"""`vllm-watch gpus --reclaim PID`: judge, show the plan, confirm, act, report."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class Order:
 
 
 def reclaim(order: Order) -> bool:
-    """Return True if memory was freed. Raises WatchError."""
+    """Reclaim, or print why not; return True if memory was freed. Raises WatchError."""
     if order.as_json and not order.yes:
         raise WatchError("--json without --yes", "a program cannot be asked: add --yes")
     if not order.procfs.is_dir():
@@ -94,7 +94,7 @@ async def _journal(folder: Path | None) -> AsyncIterator[Journal | None]:
 
 
 async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
-    """Poll again: answering takes a while."""
+    """Ask, then poll again: answering may take a while."""
     if not sys.stdin.isatty():
         return Refusal(
             cause="nothing was done: there is no terminal to ask on",
@@ -140,13 +140,13 @@ def _refused(order: Order, refusal: Refusal) -> bool:
 
 
 def _say(order: Order, text: str, *, passing: bool = False) -> None:
-    """`passing` text is overwritten, on terminals."""
+    """Print for people; `passing` text is overwritten, on terminals only."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
     print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:
-    """The user behind sudo."""
+    """Return the user, behind sudo if known."""
     own, behind = user_name(os.geteuid()), os.environ.get("SUDO_USER")
     return f"{behind} as {own}" if behind and behind != own else own

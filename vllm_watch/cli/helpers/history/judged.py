@@ -1,4 +1,4 @@
-"""A target's judged history, bounded, with its alerts."""
+"""A target's judged history in bounded memory, compared with its alerts. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
 _IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
-"""The first; weeks of the worst server have some hundreds."""
+"""Per target, the first ones; weeks of the worst server have some hundreds."""
 
 NEAR_SECONDS = 300.0
-"""Rules have a `for`, and sample at other times."""
+"""Alerts this close to an incident belong to it: rules have a `for`, and sample at other times."""
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class Judged:
     target: StoredTarget
     looks: int = 0
     failed: int = 0
-    first_t: float | None = None  # Unix
+    first_t: float | None = None  # Unix seconds
     last_t: float | None = None
-    left_out: int = 0
-    incidents: dict[str, Incident] = field(default_factory=dict)  # by id
+    left_out: int = 0  # incidents beyond INCIDENTS_MAX
+    incidents: dict[str, Incident] = field(default_factory=dict)  # by id, last state
     _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
@@ -41,6 +41,7 @@ class Judged:
         self.learn(events)
 
     def learn(self, events: Iterable[IncidentEvent]) -> None:
+        """Keep last states."""
         for event in events:
             if event.incident.id in self.incidents or len(self.incidents) < INCIDENTS_MAX:
                 self.incidents[event.incident.id] = event.incident
@@ -55,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An incident, its end (None: open) and time without alerts."""
+    """One incident with its end (None: open) and its time without alerts."""
 
     target: str
     incident: Incident
@@ -103,7 +104,10 @@ def compared(
 
 
 def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
-    """Alerts about the target of these labels. vllm-watch's have its own instance: vllm_watch_target_info maps them."""
+    """Return the alerts about the target with these Prometheus labels.
+
+    vllm-watch's alerts have its own instance: vllm_watch_target_info maps them to targets.
+    """
     its = [info for info in watched if _is_at(given, info)]
     return [
         each for each in firings
@@ -112,7 +116,7 @@ def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) 
 
 
 def _concerns(firing: Firing, given: Labels) -> bool:
-    """It names this instance or pod, else the job or vLLM."""
+    """True if it names this instance or pod, else the job or vLLM."""
     labels = firing.labels
     for name in ("instance", "pod"):
         if name in labels and name in given:
@@ -123,14 +127,14 @@ def _concerns(firing: Firing, given: Labels) -> bool:
 
 
 def _names(labels: Labels, info: Labels) -> bool:
-    """A vllm-watch alert about this target, group, or job."""
+    """True for a vllm-watch alert about this target, its group, or its job's targets."""
     if "target" not in labels and ("job" not in labels or "instance" in labels):
-        return False  # about a watcher
+        return False  # about a watcher, or not from one
     return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
 
 
 def _is_at(given: Labels, info: Labels) -> bool:
-    """Same pod, or host and port. Loopback is the watcher's host."""
+    """True for the same pod, or the same host and port. Loopback is the watcher's host."""
     if info.get("pod") and "pod" in given:
         return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
     host, port = _host_and_port(info.get("address", ""))
@@ -145,7 +149,7 @@ def _host_and_port(instance: str) -> tuple[str, str]:
 
 
 def _covered(spans: list[tuple[float, float]], begin_t: float, end_t: float) -> float:
-    """Seconds covered."""
+    """Return the seconds covered by spans."""
     covered, at_t = 0.0, begin_t
     for first_t, last_t in sorted(spans):
         first_t, last_t = max(first_t, at_t), min(last_t, end_t)  # noqa: PLW2901

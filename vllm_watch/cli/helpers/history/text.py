@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vllm_watch.cli.helpers.history.judged import Compared, Found, Judged
 from vllm_watch.story.kinds import story_of
 
-_LIVE_SECONDS = 5.0  # the daemon's
+_LIVE_SECONDS = 5.0  # the daemon's scrape interval
 
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
@@ -27,7 +27,7 @@ def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str
 
 
 def blind_spots(judged: Sequence[Judged]) -> list[str]:
-    """Unknown here, which is not healthy."""
+    """Return what this history cannot show, which is not healthy but unknown."""
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:

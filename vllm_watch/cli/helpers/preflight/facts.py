@@ -1,4 +1,4 @@
-"""A launch's flags, files, software and host."""
+"""Gather a launch's flags, files, software and host."""
 
 import argparse
 import os
@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
-    """All but the GPUs. Raises WatchError for other commands or an unreadable config."""
+    """Return all but the GPUs. Raises WatchError for other commands or an unreadable config file."""
     parts = split(words, environment)
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
@@ -119,7 +119,7 @@ _COMMAND_CHARACTERS = 60
 
 
 def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
-    """Listeners (None: unreadable), and the next free port."""
+    """Return the port's listeners (None: unreadable), and the next free port."""
     try:
         found = sockets.listening(procfs / "net")
     except PermissionError:
@@ -138,7 +138,7 @@ def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Liste
 
 
 def _owners(inodes: set[int], procfs: Path) -> dict[int, int]:
-    """The first readable process per socket inode."""
+    """Map socket inodes to the first readable process with each open."""
     found: dict[int, int] = {}
     for pid in sorted(int(each) for each in os.listdir(procfs) if each.isdecimal())[:_PIDS_MAX]:
         with suppress(OSError):

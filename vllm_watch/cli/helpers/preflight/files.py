@@ -1,4 +1,4 @@
-"""Find a launch's model and check its files."""
+"""Locate a launch's model (folder, hub's cache, or absent) and check its files."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from vllm_watch.support import json_text, regular_file
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
 _LFS = b"version https://git-lfs"
-_HEADER_BYTES_MAX = 100_000_000  # safetensors' limit
+_HEADER_BYTES_MAX = 100_000_000  # safetensors' own limit
 _INDEX_BYTES_MAX = 16 << 20
 _FILES_MAX = 2000
 _TRUE = ("1", "ON", "YES", "TRUE")
@@ -36,7 +36,7 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
     except (
         OSError,
         RuntimeError,
-    ) as error:  # too long, "~nobody", no permission
+    ) as error:  # a name too long, "~nobody", a folder without permission
         cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
         return ModelFiles(kind=FOLDER, path=named, config_error=cause), None
 
@@ -81,7 +81,7 @@ def download_room(command: Command) -> Room | None:
 
 
 def room(path: Path) -> Room | None:
-    """The path may not exist yet."""
+    """Return the file system of a path that may not exist yet."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent
@@ -98,7 +98,7 @@ def room(path: Path) -> Room | None:
 
 
 def _caches(command: Command) -> list[Path]:
-    """--download-dir first."""
+    """Return weight folders, --download-dir first."""
     named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
 
@@ -130,7 +130,7 @@ def _looked_at(
 
 
 def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
-    """Files and weights' bytes; no files if damaged."""
+    """Return the index's files and all weights' bytes; no files if damaged."""
     for name in checkpoints.INDEXES:
         path = folder / name
         if not path.is_file():
@@ -146,7 +146,7 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 
 
 def _damage(path: Path) -> str | None:
-    """Why, or None."""
+    """Return why a weight file is damaged, or None."""
     size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:

@@ -32,11 +32,11 @@ class Order:
 
 
 def preflight(order: Order) -> int:
-    """Unless it execs vLLM."""
+    """Return the exit status, unless it execs vLLM."""
     # PID 1 ignores SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ), will_exec=order.execute)
-    if order.wait_seconds:
+    if order.wait_seconds:  # it prints its own progress
         facts = asyncio.run(_with_gpus(known, order.wait_seconds))
     else:
         with progress.waiting("looking at who uses the GPUs"):
@@ -112,7 +112,7 @@ def _ended(number: int, frame: object) -> NoReturn:
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
-    """Restore ignored signals, which exec passes on."""
+    """Restore signals that Python ignores, which exec would pass on."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

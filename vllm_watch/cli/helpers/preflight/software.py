@@ -1,4 +1,4 @@
-"""vLLM and PyTorch by pip's metadata; nothing is run or imported."""
+"""A command's vLLM and PyTorch, from pip's metadata; nothing is run or imported."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
 
 
 def _prefixes(found: Path) -> list[Path]:
-    """The shebang's, then its own."""
+    """Return prefixes: the shebang's interpreter's, then its own."""
     own = found.parent.parent
     try:
         with regular_file.opened(found) as file:
@@ -51,7 +51,7 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _versions(prefix: Path) -> dict[str, str]:
-    """By pip's .dist-info."""
+    """Return versions by distribution, from pip's .dist-info folders."""
     found: dict[str, str] = {}
     for pattern in _PACKAGES:
         for folder in prefix.glob(f"{pattern}/*.dist-info"):
@@ -61,7 +61,7 @@ def _versions(prefix: Path) -> dict[str, str]:
 
 
 def _has_plugins(prefix: Path) -> bool:
-    """Unreadable packages do not count."""
+    """Return True for a vLLM plugin; unreadable packages are not counted."""
     for pattern in _PACKAGES:
         for path in prefix.glob(f"{pattern}/*.dist-info/entry_points.txt"):
             if path.parent.name.startswith("vllm-") or not path.is_file():
@@ -73,7 +73,7 @@ def _has_plugins(prefix: Path) -> bool:
 
 
 def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
-    """From 2.8.0+cu128, else PyPI's runtime package."""
+    """Return CUDA's version from 2.8.0+cu128, else from PyPI's runtime package."""
     built = re.search(r"\+cu(\d+)(\d)$", torch or "")
     if built:
         return int(built[1]), int(built[2])

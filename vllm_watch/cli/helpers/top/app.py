@@ -1,4 +1,4 @@
-"""Header, engines, GPUs, details."""
+"""The live view: header, engines, GPUs, details."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
 from vllm_watch.errors import WatchError
 
-_INTERVAL_SECONDS = 2.0
+_INTERVAL_SECONDS = 2.0  # the daemon scrapes every few seconds
 _PAGE_ROWS = 10
-_LOW_HEIGHT = 16  # below, without the watcher's state
-_GPU_SHARE = 4
+_LOW_HEIGHT = 16  # lines; below, without the watcher's state
+_GPU_SHARE = 4  # a quarter of the height
 
 
 class Source(Protocol):
-    """Raises WatchError without an answer."""
+    """A daemon's API. Raises WatchError if it does not answer."""
 
     url: str
 
@@ -53,7 +53,7 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
-        Binding("ctrl+c", "quit", "quit", priority=True),
+        Binding("ctrl+c", "quit", "quit", priority=True),  # as in other commands
         Binding("up,k", "move(-1)", "up"),
         Binding("down,j", "move(1)", "down"),
         Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
@@ -69,7 +69,7 @@ class TopApp(App[None]):
         Binding("escape", "leave", "all"),
     ]
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = None  # until a filter opens
+    AUTO_FOCUS = None  # until a filter is opened
 
     def __init__(self, source: Source, interval_seconds: float = _INTERVAL_SECONDS) -> None:
         super().__init__(ansi_color=True)
@@ -77,19 +77,19 @@ class TopApp(App[None]):
         self._interval_seconds = interval_seconds
         self._status: Status | None = None
         self._problem: str | None = None
-        self._answered_s: float | None = None
+        self._answered_s: float | None = None  # monotonic
         self._curves = top_rows.Curves()
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []
-        self._selected: str = ""  # the cursor follows it
-        self._chosen = False  # False: the worst row
-        self._drawn: dict[str, tuple[object, ...]] = {}  # part → content
+        self._selected: str = ""  # row's name, which the cursor follows
+        self._chosen = False  # False: on the worst row
+        self._drawn: dict[str, tuple[object, ...]] = {}  # part → drawn content
         self._sort = "urgency"
         self._wanted = ""
-        self._first = 0  # visible
-        self._opened = ""
+        self._first = 0  # first visible row
+        self._opened = ""  # name of the opened row, or ""
         self._helps = False
-        self._scrolled = 0  # lines
+        self._scrolled = 0  # lines scrolled off
         self._charts: Mapping[str, Charted] = {}
 
     def compose(self) -> ComposeResult:
@@ -145,7 +145,7 @@ class TopApp(App[None]):
         return next((row for row in self._rows if row.name == self._opened), None)
 
     def draw(self) -> None:
-        # During teardown parts are gone.
+        # During teardown parts of the screen are gone.
         if not self.is_running:
             return
         width, height = self.size
@@ -167,7 +167,7 @@ class TopApp(App[None]):
                 self.query_one(place).display = bool(part.plain)
 
     def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
-        """The engines get the rest."""
+        """Return all parts but the engines, which get the remaining height."""
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
         gpus = status.gpus if status else None
@@ -184,7 +184,7 @@ class TopApp(App[None]):
         }  # fmt: skip
 
     def _in_place(self, width: int, height: int) -> Text:
-        """Keys, or the opened target."""
+        """Return the keys, or the opened target."""
         row, status = self._opened_row(), self._status
         if self._helps:
             lines = top_opened.help_lines(status, width)
@@ -203,7 +203,7 @@ class TopApp(App[None]):
         visible = height - 1
         first = min(max(0, selected - visible // 2), max(0, len(self._shown) - visible))
         below = self._shown[first + visible :]
-        if below and visible > 1:  # hidden rows
+        if below and visible > 1:  # summarizes hidden rows
             visible -= 1
             below = self._shown[first + visible :]
         self._first = first
@@ -272,7 +272,7 @@ class TopApp(App[None]):
             self.draw()
 
     async def on_click(self, event: events.Click) -> None:
-        """Select, or open if selected; titles sort."""
+        """Select a row, or open it if selected; titles sort."""
         place = event.screen_y - self.query_one("#engines").region.y - 1
         if self._helps:
             self.action_help()

@@ -17,10 +17,10 @@ from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
 _PIPE_COLUMNS = 2000  # no cuts
-_HEADER_COLUMNS = 160
-_HEIGHT = 200  # all troubles
-_ENGINES_MAX = 40  # more with incidents
-# Perhaps a wrong address: show the answer.
+_HEADER_COLUMNS = 160  # of header and rules
+_HEIGHT = 200  # lines: show all troubles
+_ENGINES_MAX = 40  # more if more have incidents
+# Perhaps a wrong address: show what answered.
 _UNSEEN = ("unknown", "starting")
 
 
@@ -41,6 +41,7 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
     width = terminal.columns(elsewhere=_PIPE_COLUMNS)
     write = _writer(width)
     for part in parts(daemon.url, status, width):
+        # Trailing blanks clutter a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
@@ -71,7 +72,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    # One scrape has no curve (no title).
+    # One scrape has no curve (the column without a title).
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]

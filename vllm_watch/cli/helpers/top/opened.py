@@ -1,4 +1,4 @@
-"""One target, or the keys."""
+"""One target with charts and GPU processes, or the keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,9 +14,9 @@ _SPAN_SECONDS = 600.0
 _SIDE_BY_SIDE_COLUMNS = 76
 _CHART_LINES = 4
 _LABEL_COLUMNS = 7
-_GAP_POINTS = 3  # fewer are bridged
+_GAP_POINTS = 3  # fewer missing scrapes are bridged
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_DEPTH_MAX = 8
+_DEPTH_MAX = 8  # of a process tree
 
 CHARTS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("Tokens/s", "current_generation_tokens_per_second", text.count),
@@ -101,12 +101,12 @@ def _cell(value: float | None, top: float, level: int) -> str:
     if value is None:
         return " "
     eighths = round(value / top * _CHART_LINES * 8) if top > 0 else 0
-    least = 1 if level == 0 else 0  # zero is drawn
+    least = 1 if level == 0 else 0  # zero is drawn, unknown is not
     return _EIGHTHS[min(8, max(least, eighths - 8 * level))]
 
 
 def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
-    """Means; short silences are bridged."""
+    """Column means; short silences are bridged."""
     end_t, step = charted.t[-1], _SPAN_SECONDS / width
     inside: list[list[float | None]] = [[] for _ in range(width)]
     for t, value in zip(charted.t, charted.series.get(name, ()), strict=False):
@@ -139,7 +139,7 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Parents first, then the largest."""
+    """Yield parents first, then the largest."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

@@ -9,8 +9,8 @@ from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedRe
 from vllm_watch.signals.holders.records import STALE
 from vllm_watch.support.visible import visible
 
-_OLD_SECONDS = 6.0  # three polls
-_HOLDERS_MAX = 4
+_OLD_SECONDS = 6.0  # three polls missed
+_HOLDERS_MAX = 4  # more are counted
 _BAR_WIDTHS = (8, 30)
 
 
@@ -26,7 +26,7 @@ def header(
         return shown
     if status is None:
         return shown.append(f"asking {url} …")
-    states = Counter(target.state for target in status.targets)  # as on the page
+    states = Counter(target.state for target in status.targets)  # as on the page; rows are engines
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
@@ -51,7 +51,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     with_holders = 2 * len(reading.gpus) < lines_max
     lines = [rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
-    # Lost and stale first.
+    # Room may be short: lost and stale first.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
         of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
         if shown and len(lines) + len(of_gpu) > lines_max:
@@ -81,7 +81,7 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
-    """With remedies first."""
+    """Return stale holders with remedies first."""
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted

@@ -1,4 +1,4 @@
-"""Stands in for rich's Text: `top --once` and `--json` need no extra."""
+"""Colourless stand-in for rich's Text: `top --once` and `--json` need no extra."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _ELLIPSIS = "…"
 
 
 class PlainText:
-    """The used part of rich.text.Text, without styles."""
+    """The part of rich.text.Text that `top` uses; styles are ignored."""
 
     spans: tuple[()] = ()
 
@@ -20,6 +20,7 @@ class PlainText:
 
     @property
     def cell_len(self) -> int:
+        """Return its width in columns."""
         return len(self.plain)
 
     def append(self, text: "PlainText | str", _style: str = "") -> "PlainText":
@@ -27,6 +28,7 @@ class PlainText:
         return self
 
     def truncate(self, width: int, *, overflow: str = "") -> None:
+        """Cut it to `width` columns."""
         if len(self.plain) > width:
             self.plain = self.plain[: max(0, width - 1)] + _ELLIPSIS if overflow == "ellipsis" else self.plain[:width]  # fmt: skip
 
@@ -45,5 +47,5 @@ class PlainText:
 
 try:
     from rich.text import Text
-except ImportError:
+except ImportError:  # an extra
     Text = PlainText  # type: ignore[assignment,misc]

@@ -1,4 +1,4 @@
-"""Restarts in the page's sentences."""
+"""Restarts in the status page's sentences."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,10 @@ _TRIGGERS = {
 
 
 def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> list[str]:
-    """At Unix time `t`, most urgent first. `incident`: shown, hides dry runs for others."""
+    """Return sentences at Unix time `t`, the most urgent first.
+
+    `incident`: id of the one shown, which hides dry runs for others; None: all.
+    """
     if plan is None:
         return []
     if plan.under_way is not None:
@@ -48,7 +51,7 @@ def _wished(wish: Waiting) -> list[str]:
 
 
 def _until(said: str, t: float | None) -> str:
-    """Next check, unless its text has a time."""
+    """Return a gate's next check, unless its text has a time."""
     if t is None or "Z" in said:
         return ""
     return f" Checked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."

@@ -11,20 +11,20 @@ from vllm_watch.cli.helpers.top.status import Status, TargetStatus
 from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
-POINTS_MAX = 60
-_STALE_INTERVALS = 3
+POINTS_MAX = 60  # maximum width of a curve
+_STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
 @dataclass(slots=True)
 class Row:
-    """Or a target without any."""
+    """One engine, or a target without engines."""
 
     target: TargetStatus
     engine: EngineSignals | None
-    several: bool  # other engines
+    several: bool  # there are other engines
     age_seconds: float | None  # since the last scrape
-    curve: Sequence[float | None] = ()  # tokens per second, oldest first
+    curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def down(self) -> bool:
-        """It or its server."""
+        """Return True if it or its server is down."""
         return "down" in (self.state, self.target.state)
 
     @property
@@ -72,7 +72,7 @@ class Curves:
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
     def rows(self, status: Status) -> list[Row]:
-        """Update curves."""
+        """Return rows with updated curves."""
         kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
         rows: list[Row] = []
         for target in status.targets:
@@ -97,7 +97,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Low ranks stay longest."""
+    """A column; low ranks stay longest on narrow terminals."""
 
     title: str
     width: int
@@ -107,12 +107,12 @@ class Column:
 
 
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Not if down or stalled: a last minute's rate would seem to be work."""
+    """Show a last minute's rate unless down or stalled: it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
 def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    """Not if down: engines dead behind an API server keep exporting."""
+    """Show a value unless down: an engine dead behind a live API server keeps exporting."""
     return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
 
 
@@ -173,7 +173,7 @@ def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
 
 
 def _urgency(row: Row) -> tuple[float, str]:
-    """Paging first, then the worst state; a server's count for its engines."""
+    """Sort paging incidents first, then the worst state; a server's count for its engines."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
     ranks = (severity_rank(each.severity) for each in row.target.incidents if not each.recovering)
@@ -206,7 +206,7 @@ def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
 
 
 def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
-    """Extra width goes to names, then the curve."""
+    """Return those that fit; extra width goes to names, then to the curve."""
     chosen = list(_COLUMNS)
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))

@@ -25,12 +25,12 @@ from vllm_watch.signals.records import Advice, Sight, TargetSignals
 from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
-_BODY_BYTES_MAX = 64 << 20  # 10,000 targets
+_BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedProcess(ProcessSample):
-    """As the daemon judged."""
+    """A holder with the daemon's verdict."""
 
     verdict: str = "unknown"
     reason: str | None = None
@@ -39,17 +39,17 @@ class JudgedProcess(ProcessSample):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGpu(GpuSample):
-    """None: not judged."""
+    """A GPU with its stale memory; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
-    targets: tuple[str, ...] = ()
-    stale_bytes: int | None = None
-    unaccounted_bytes: int | None = None  # of no visible process
+    targets: tuple[str, ...] = ()  # known to run there
+    stale_bytes: int | None = None  # of processes
+    unaccounted_bytes: int | None = None  # by no visible process
     unaccounted: Judged | None = None
 
     @property
     def lost_bytes(self) -> int:
-        """Stale, with unaccounted if judged stale."""
+        """Return stale bytes, with unaccounted ones if judged stale."""
         nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
         return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
 
@@ -63,12 +63,12 @@ class JudgedReading(GpuReading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldIncident(Incident):
-    """With the daemon's texts."""
+    """An incident with the daemon's texts."""
 
-    title: str = ""
+    title: str = ""  # "Stalled: hang"
     first_step: str = ""
-    severity_reason: str = ""  # not critical
-    restart_outcome: str = ""
+    severity_reason: str = ""  # why not critical
+    restart_outcome: str = ""  # whether a restart helps
     runbook: str = ""
     runbook_url: str = ""
 
@@ -79,21 +79,21 @@ class ToldIncident(Incident):
 
 
 class SourceStatus(BaseModel):
-    """Last call."""
+    """Result of the last call to one source."""
 
     outcome: str = ""
     last_success_timestamp_seconds: float | None = None
 
 
 class StoreStatus(BaseModel):
-    """Writable at the last attempt."""
+    """Whether the state folder could be written at the last attempt."""
 
     ok: bool = True
     because: str | None = None
 
 
 def _incident(said: object) -> object:
-    """To the record's fields."""
+    """Convert to the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
@@ -101,7 +101,7 @@ def _incident(said: object) -> object:
         name: said.get(f"{name}_timestamp_seconds")
         for name in ("opened", "updated", "resolved", "ended", "closes")
     }
-    began_t = said.get("began_timestamp_seconds")  # older watchers
+    began_t = said.get("began_timestamp_seconds")  # absent from older watchers
     return {
         **said,
         **{f"{name}_t": t for name, t in times.items()},
@@ -115,13 +115,13 @@ Incidents = tuple[Annotated[ToldIncident, BeforeValidator(_incident)], ...]
 
 
 class HostStatus(BaseModel):
-    """The daemon's."""
+    """The daemon's host."""
 
-    incidents: Incidents = ()
+    incidents: Incidents = ()  # of its GPUs
 
 
 def _signals(said: object) -> object:
-    """`class` cannot be a field's name."""
+    """Rename a start failure's `class`, which cannot be a field's name."""
     failed = said.get("start_failure") if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
         return said
@@ -129,7 +129,7 @@ def _signals(said: object) -> object:
 
 
 class TargetStatus(BaseModel):
-    """Signals are None before the first scrape."""
+    """One target; its signals are None before the first scrape."""
 
     name: str
     url: str
@@ -141,26 +141,26 @@ class TargetStatus(BaseModel):
     advice: tuple[Advice, ...] = ()
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}
-    incidents: Incidents = ()  # worst first
-    restart: RestartPlan | None = None  # None: off
+    incidents: Incidents = ()  # open ones, worst first
+    restart: RestartPlan | None = None  # None: restarts are off
 
 
 class Status(BaseModel):
-    """Newer keys are ignored."""
+    """The whole status; keys of newer daemons are ignored."""
 
     version: str
-    t: float  # daemon's
+    t: float  # daemon's clock
     window_seconds: float
     not_ready: str | None = None
     nothing_watched: str | None = None
     uptime_seconds: float | None = None
-    sources: dict[str, SourceStatus] = {}
-    store: StoreStatus | None = None  # None: no folder
-    restarts: RestartState | None = None  # None: off everywhere
+    sources: dict[str, SourceStatus] = {}  # of the daemon's host
+    store: StoreStatus | None = None  # None: no state folder
+    restarts: RestartState | None = None  # None: restarts are off everywhere
     gpus: JudgedReading | None = None  # None: not read yet
     targets: list[TargetStatus]
     host: HostStatus = HostStatus()
-    incidents: Incidents = ()  # the watcher's, or common
+    incidents: Incidents = ()  # of the watcher, or common to targets
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -177,7 +177,7 @@ class _Journal(BaseModel):
 
 
 class Charted(BaseModel):
-    """Times, and values by signal."""
+    """One engine's times, and values by signal."""
 
     t: list[float]
     series: dict[str, list[float | None]]
@@ -188,7 +188,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """ "" if it is."""
+    """Why not critical, why no restart is advised; "" if it is."""
 
     no_page: str
     no_restart: str
@@ -196,7 +196,7 @@ class Explanation(BaseModel):
 
 
 class Explained(BaseModel):
-    """With the steps to its verdict."""
+    """An incident with the steps to its verdict."""
 
     id: str
     target: str
@@ -218,7 +218,7 @@ class _Refused(BaseModel):
 
 
 class Daemon:
-    """One kept connection."""
+    """A client with one kept connection."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
@@ -234,19 +234,19 @@ class Daemon:
         return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
-        """Within five seconds, else raises WatchError."""
+        """Fetch the status. Raises WatchError without an answer within five seconds."""
         status = await self._ask("status", Status)
         # The watcher's own are only here.
         own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
         return status.model_copy(update={"incidents": own.incidents})
 
     async def charts(self, target: str) -> Mapping[str, Charted]:
-        """The last ten minutes. Raises WatchError."""
+        """Fetch a target's charts of the last ten minutes. Raises WatchError."""
         said = await self._ask(f"history?target={quote(target, safe='')}", _History)
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        """Since Unix time `since_t`. Raises WatchError."""
+        """Fetch the journal since Unix time `since_t`. Raises WatchError."""
         said = await self._ask(f"journal?since={since_t}", _Journal)
         return Told(lost=said.lost, older=said.older, entries=said.entries)
 
@@ -278,7 +278,7 @@ class Daemon:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
-        if session.closed:
+        if session.closed:  # closed between two polls
             raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
         url = f"{self.url}/api/v1/{what}"
         async with session.get(

@@ -1,4 +1,4 @@
-"""Incidents, evidence, first step, the watcher's state."""
+"""Incidents, evidence and first step, and the watcher's own state."""
 
 import re
 import textwrap
@@ -14,11 +14,11 @@ from vllm_watch.incidents.incident import SEVERITIES, in_order
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
-_WRONG_SHARE = 5
+_WRONG_SHARE = 5  # a fifth of the height; details a quarter
 _DETAIL_SHARE = 4
-_LOW_HEIGHT = 16  # below, one line
+_LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 11
-_STALE_INTERVALS = 3
+_STALE_INTERVALS = 3  # missed scrapes
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, with an error
 
 
@@ -123,7 +123,7 @@ def _sentence(row: Row, t: float) -> Text:
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
-    if row.stale and row.state != "down":  # included
+    if row.stale and row.state != "down":  # "down" includes its duration
         sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
@@ -153,7 +153,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
 
 
 def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
-    """If worse than the summary."""
+    """Return the worst time if worse than the summary."""
     most, first = incident.worst, next(iter(incident.evidence_for), None)
     if most is None or most.t == incident.updated_t or _share(most.evidence) == _share(first):
         return []
@@ -161,7 +161,7 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """Without the number waiting."""
+    """Return the share in the text, without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -171,7 +171,7 @@ def _wrapped(label: str, said: str, width: int) -> list[Text]:
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
-    """Return the engine's or its server's, worst first."""
+    """Return those of the engine or its server, worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(
         each for each in row.target.incidents if each.engine in (None, engine) or engine is None
@@ -179,13 +179,13 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
-    """Value and expected value unless contained."""
+    """Return its text, with value and expected value unless contained."""
     said, expected = visible(item.text or item.name), item.expected
     words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
     told = bool(_written(item.value, item.unit) & words)
     if expected in {None, 0} or _written(expected, item.unit) & words:
         return said
-    if told and isinstance(item.value, int | float):
+    if told and isinstance(item.value, int | float):  # the text covers it
         return said
     number = "" if told or item.value is None else f"{_number(item.value, item.unit)}, "
     return f"{said} ({number}expected {_number(expected, item.unit)})"
@@ -198,7 +198,7 @@ def _number(value: float | str | None, unit: str) -> str:
 
 
 def _written(value: float | str | None, unit: str) -> set[str]:
-    """Forms in a sentence."""
+    """Return its possible forms in a sentence."""
     if not isinstance(value, int | float):
         return {str(value)}
     number = value * 100 if unit == "ratio" else value
@@ -247,7 +247,7 @@ def watcher(status: Status | None, width: int) -> Text:
 
 
 def _blind(status: Status) -> Iterable[str]:
-    """Most blind first."""
+    """Yield the most blind first."""
     blind: dict[str, list[str]] = {}
     for target in status.targets:
         for slug, sight in target.detectors.items():

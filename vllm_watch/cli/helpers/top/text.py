@@ -17,7 +17,7 @@ SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info":
 # Most urgent first.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"
-_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # yellow, and red
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
@@ -25,7 +25,7 @@ _GIB = 1 << 30
 
 
 def fit(text: str, width: int) -> str:
-    """Exactly `width`, cut in the middle: both ends distinguish names."""
+    """Return exactly `width` characters, cut in the middle, as both ends distinguish names."""
     text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
@@ -94,7 +94,7 @@ def gib(value: float | None) -> str:
 
 
 def bar(ratio: float | None, width: int, style: str = "") -> Text:
-    """Full at 1, coloured by fullness unless styled."""
+    """Return a bar, full at 1, coloured by fullness unless styled."""
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
