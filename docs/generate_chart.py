@@ -4,6 +4,10 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
+
 CHART = Path(__file__).parents[1] / "deploy/helm/vllm-watch"
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value>.*?)(?: +# (?P<text>.*))?")
 HEAD = """\
@@ -54,14 +58,5 @@ def page() -> str:
     return HEAD + "".join(rows)
 
 
-def main() -> int:
-    """Write it; with --check exit 1 when it is stale."""
-    file = CHART / "README.md"
-    if "--check" in sys.argv:
-        return int(file.read_text() != page())
-    file.write_text(page())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({CHART / "README.md": page()}))

@@ -12,6 +12,10 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generated import write_or_check
+
 DOCS = Path(__file__).parent
 PAGE = DOCS / "llms.txt"
 
@@ -55,7 +59,4 @@ def summary(page: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    if "--check" not in sys.argv:
-        PAGE.write_text(text())
-    elif not PAGE.exists() or PAGE.read_text() != text():
-        sys.exit(f"{PAGE} is stale: run make generate")
+    sys.exit(write_or_check({PAGE: text()}))

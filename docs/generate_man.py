@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generate_cli import arguments, command, row
 from generate_configuration import EXAMPLE
 from generate_schema import schema
+from generated import write_or_check
 
 from vllm_watch import __version__
 from vllm_watch.cli.helpers.commands import COMMANDS
@@ -27,15 +28,8 @@ FOLDER = ROOT / "docs/man"
 
 def main() -> int:
     """Write both pages, or return 1 if a committed one is stale."""
-    pages = {"vllm-watch.1": "\n".join(commands()), "vllm-watch.yaml.5": "\n".join(configuration())}
-    for name, text in pages.items():
-        if "--check" not in sys.argv:
-            FOLDER.mkdir(exist_ok=True)
-            (FOLDER / name).write_text(text + "\n")
-        elif not (FOLDER / name).exists() or (FOLDER / name).read_text() != text + "\n":
-            sys.stderr.write(f"{FOLDER / name} is stale: run make generate\n")
-            return 1
-    return 0
+    pages = {"vllm-watch.1": commands(), "vllm-watch.yaml.5": configuration()}
+    return write_or_check({FOLDER / name: "\n".join(lines) + "\n" for name, lines in pages.items()})
 
 
 def commands() -> Iterator[str]:
@@ -115,7 +109,7 @@ def escaped(text: str) -> str:
     """Return Markdown text that troff prints as it is: without marks of code, and links as their texts."""
     text = LINK.sub(r"\1", text).replace("`", "")
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq")
-    return "\n".join(rf"\&{line}" if line[:1] in (".", "'") else line for line in text.split("\n"))
+    return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
 
 
 if __name__ == "__main__":

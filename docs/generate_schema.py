@@ -14,6 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from generate_configuration import told
+from generated import write_or_check
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -27,14 +28,7 @@ BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "
 
 def main() -> int:
     """Write the schema, or return 1 if the committed one is stale."""
-    text = json.dumps(schema(), indent=1) + "\n"
-    if "--check" not in sys.argv:
-        SCHEMA.write_text(text)
-        return 0
-    if SCHEMA.exists() and SCHEMA.read_text() == text:
-        return 0
-    sys.stderr.write(f"{SCHEMA} is stale: run make generate\n")
-    return 1
+    return write_or_check({SCHEMA: json.dumps(schema(), indent=1) + "\n"})
 
 
 def schema() -> dict[str, Any]:

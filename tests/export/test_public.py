@@ -42,7 +42,7 @@ async def test_it_says_what_is_up_and_nothing_else():
     async with serving(board, public=True) as server:
         status, html = await get(f"http://127.0.0.1:{server.port}/public")
     assert status == 200
-    assert "<h1>3 of 5 services disturbed</h1>" in html
+    assert "<h1>1 of 5 services disturbed, 2 unknown</h1>" in html
     assert "critical: Stalled: hang, since" in html
     for kept in (
         "10.1.2.3",

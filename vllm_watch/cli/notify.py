@@ -4,16 +4,11 @@ import argparse
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
-from vllm_watch.config import Config, load
-from vllm_watch.errors import WatchError
-from vllm_watch.notify import base, kinds, kubernetes_events
-from vllm_watch.notify.base import Finding
-from vllm_watch.notify.words import Links, trial_message
-from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents
+from vllm_watch.config import load
+from vllm_watch.notify.trial import named, send_test
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
@@ -41,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     logs.configure(LogSettings(level="warning"))  # to stderr
     config = load(arguments.config, environ=os.environ)
-    kind, settings = _settings(config, arguments.name)
-    findings = asyncio.run(_test(config, settings))
+    kind, settings = named(config.notifications, arguments.name)
+    findings = asyncio.run(send_test(config.notifications_linked, settings))
     ok = all(each.ok for each in findings)
     if arguments.json:
         said = [{"ok": each.ok, "text": each.text, "remedy": each.remedy} for each in findings]
@@ -56,31 +51,3 @@ def run(arguments: argparse.Namespace) -> int:
             if each.remedy:
                 print(f"         → {visible_lines(each.remedy)}")
     return exit_status.FINE if ok else exit_status.FOUND
-
-
-def _settings(config: Config, name: str) -> tuple[str, AnyNotifier]:
-    known = {each: (kind, settings) for kind, each, settings in config.notifications.each()}
-    if name not in known:
-        remedy = (
-            f"write the name of one: {', '.join(known)}"
-            if known
-            else "configure one in notifications"
-        )
-        raise WatchError(f"there is no notifier '{name}'", remedy)
-    return known[name]
-
-
-async def _test(config: Config, settings: AnyNotifier) -> list[Finding]:
-    findings = kinds.check(settings, base.Tools())
-    if not all(each.ok for each in findings):
-        return findings
-    t = time.time()
-    if isinstance(settings, KubernetesEvents):
-        return [*findings, await kubernetes_events.send_test(settings, base.Tools(), t)]
-    notifications = config.notifications_linked
-    links = Links(notifications.page_url, notifications.runbooks_url)
-    notifier = kinds.make(settings, base.Tools())
-    sent = await notifier.send(trial_message(settings.name, links, t))
-    ok = sent.outcome == base.SENT
-    text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
-    return [*findings, base.Finding(ok=ok, text=text)]

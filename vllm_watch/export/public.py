@@ -57,8 +57,11 @@ class Public:
 def page(board: Board, t: float) -> str:
     """Return the view as HTML."""
     entries = sorted(board.targets.values(), key=lambda entry: entry.target.name)[:TARGETS_MAX]
-    ill = sum(not _serves(entry) for entry in entries)
+    unknown = sum(_is_unknown(entry) for entry in entries)
+    ill = sum(not (_serves(entry) or _is_unknown(entry)) for entry in entries)
     headline = f"{ill} of {len(entries)} services disturbed" if ill else "All services are up"
+    if unknown:
+        headline = f"{headline if ill else 'No known disturbance'}, {unknown} unknown"
     rows = "\n".join(_row(number, entry, t) for number, entry in enumerate(entries, 1))
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(t))
     return _PAGE.format(headline=headline if entries else "No services", rows=rows, at=at)
@@ -71,6 +74,11 @@ def _active(entry: TargetEntry) -> list[Incident]:
 
 def _serves(entry: TargetEntry) -> bool:
     return entry.signals is not None and entry.signals.state in _WELL and not _active(entry)
+
+
+def _is_unknown(entry: TargetEntry) -> bool:
+    state = entry.signals.state if entry.signals else "unknown"
+    return state == "unknown" and not _active(entry)
 
 
 def _row(number: int, entry: TargetEntry, t: float) -> str:

@@ -7,26 +7,45 @@ from typing import Any
 from vllm_watch.errors import WatchError
 from vllm_watch.notify import base, kinds, kubernetes_events
 from vllm_watch.notify.words import Links, trial_message
-from vllm_watch.settings.notifications import KubernetesEvents, NotificationsSettings
+from vllm_watch.settings.notifications import (
+    AnyNotifier,
+    KubernetesEvents,
+    NotificationsSettings,
+)
 
 
 async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mapping[str, Any]]:
     """Return an HTTP status and the result. Raises WatchError if the name is unknown."""
-    known = {each: one for _, each, one in settings.each()}
+    _, one = named(settings, name)
+    findings = await send_test(settings, one)
+    wrong = [each for each in findings if not each.ok]
+    if not wrong:
+        return 200, {"text": f"{name}: {findings[-1].text}"}
+    remedy = wrong[0].remedy or f"Run vllm-watch notify test {name} on the watcher's host"
+    return 409, {"error": f"{name}: {wrong[0].text}", "remedy": remedy}
+
+
+def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]:
+    """Return the kind and the settings of the notifier of that name. Raises WatchError."""
+    known = {each: (kind, one) for kind, each, one in settings.each()}
     if name not in known:
-        names = ", ".join(known) or "none is configured"
-        raise WatchError(f"There is no notifier {name[:50]!r}", f"Known are: {names}")
-    one, tools = known[name], base.Tools()
-    wrong = [each for each in kinds.check(one, tools) if not each.ok]
-    if wrong:
-        return 409, {"error": wrong[0].text, "remedy": wrong[0].remedy}
+        names = f"write the name of one: {', '.join(known)}"
+        remedy = names if known else "configure one in notifications"
+        raise WatchError(f"there is no notifier {name[:50]!r}", remedy)
+    return known[name]
+
+
+async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[base.Finding]:
+    """Return what each check found; if all are ok, the message was sent, and the last finding is its result."""
+    tools = base.Tools()
+    findings = kinds.check(one, tools)
+    if not all(each.ok for each in findings):
+        return findings
+    t = time.time()
     if isinstance(one, KubernetesEvents):
-        found = await kubernetes_events.send_test(one, tools, time.time())
-        ok, said = found.ok, found.text
-    else:
-        links = Links(settings.page_url, settings.runbooks_url)
-        sent = await kinds.make(one, tools).send(trial_message(name, links, time.time()))
-        ok, said = sent.outcome == base.SENT, sent.text
-    if ok:
-        return 200, {"text": f"The test message of {name} was sent: {said}"}
-    return 409, {"error": f"{name} did not take the test message: {said}", "remedy": f"Run vllm-watch notify test {name} on the watcher's host"}  # fmt: skip
+        return [*findings, await kubernetes_events.send_test(one, tools, t)]
+    links = Links(settings.page_url, settings.runbooks_url)
+    sent = await kinds.make(one, tools).send(trial_message(one.name, links, t))
+    ok = sent.outcome == base.SENT
+    text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
+    return [*findings, base.Finding(ok=ok, text=text)]

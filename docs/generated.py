@@ -1,0 +1,18 @@
+"""Writes generated files, or reports which committed ones are stale."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_or_check(files: Mapping[Path, str]) -> int:
+    """Write the files; with --check write nothing, and return 1 if one is stale."""
+    if "--check" not in sys.argv:
+        for path, text in files.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return 0
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        sys.stderr.write(f"{path} is stale: run make generate\n")
+    return 1 if stale else 0
