@@ -12,7 +12,7 @@ import pytest
 
 from tests.restart.dispatching import PERSON, Story
 from tests.restart.station import station
-from tests.restart.world import REQUEST, TARGET, Server
+from tests.restart.world import REQUEST, TARGET, Server, alive, until
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import targets as targets_module
 from vllm_watch.restart import verify
@@ -51,7 +51,10 @@ def replaced(server: Server) -> None:
 
 
 def ended(server: Server) -> None:
-    os.kill(server.pid, signal.SIGKILL)
+    """Kill it; return once it is dead, which takes a moment."""
+    pid = server.pid
+    os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not alive(pid))
 
 
 def in_the_drain(story: Story, happens: Callable[[Server], None]) -> None:
