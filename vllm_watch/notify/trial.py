@@ -36,7 +36,7 @@ def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]
 
 
 async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[base.Finding]:
-    """Return what each check found; if all are ok, the message was sent, and the last finding is its result."""
+    """Return the findings of the checks. If all are ok, send the message and append its result."""
     tools = base.Tools()
     findings = kinds.check(one, tools)
     if not all(each.ok for each in findings):
