@@ -67,6 +67,7 @@ class Window:
         ends = read[-1]["monotonic_s"]
         within = [each for each in read if each["monotonic_s"] >= ends - seconds]
         self.seconds = within[-1]["monotonic_s"] - within[0]["monotonic_s"]
+        self._last_seconds = within[-1]["monotonic_s"] - within[-2]["monotonic_s"]
         self.bodies = [parse(each["metrics"]) for each in within]
         self._objectives = objectives
         # (time, seconds waited) of each look; None where it did not see the engine's processes
@@ -99,6 +100,8 @@ class Window:
     def derived(self) -> Found:
         """Rates, ratios and quantiles; those of which the window holds no event are left out."""
         found = {(ours, ""): self._increase(raw) / self.seconds for ours, raw in RATES.items()}
+        last_two = self._increase("vllm:generation_tokens_total", bodies=self.bodies[-2:])
+        found["current_generation_tokens_per_second", ""] = last_two / self._last_seconds
         for labels in self.last["vllm:request_success_total"]:
             reason = dict(labels)["finished_reason"]
             increase = self._increase("vllm:request_success_total", finished_reason=reason)
@@ -160,11 +163,11 @@ class Window:
         config = dict(labels)
         return float(config["num_gpu_blocks"]) * float(config["block_size"])
 
-    def _increase(self, name: str, **labels: str) -> float:
-        """Growth of all series with these labels; from 0 where the server began anew in between."""
+    def _increase(self, name: str, bodies: list[Series] | None = None, **labels: str) -> float:
+        """Return the growth of all series with these labels; from 0 if the server restarted in between."""
         wanted = set(labels.items())
         total = 0.0
-        for old, new in itertools.pairwise(self.bodies):
+        for old, new in itertools.pairwise(bodies or self.bodies):
             began_anew = old["process_start_time_seconds"] != new["process_start_time_seconds"]
             for key, value in new[name].items():
                 if wanted <= set(key):
