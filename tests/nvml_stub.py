@@ -37,6 +37,7 @@ def h200(index=0, processes=None, **changes):
         "mps": "",
         "utilization": 93,
         "temperature": 61,
+        "fan": 30,
         "power": 512_500,
         "power_limit": 700_000,
         "sm_clock": 1755,

@@ -196,7 +196,7 @@ def test_every_family_of_the_table_can_be_shown():
     )  # fmt: skip
     board.publish(replace(entry.signals, engines={"0": engine}), late_seconds=0.01)
     gpu = replace(
-        GPU, memory_reserved_bytes=1, temperature_celsius=60.0, power_watts=300.0, power_limit_watts=700.0,
+        GPU, memory_reserved_bytes=1, temperature_celsius=60.0, fan_ratio=0.3, power_watts=300.0, power_limit_watts=700.0,
         sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
         remapped_rows_failed=False, lost=False, processes=GPU.processes[:1] if GPU.processes else None,
     )  # fmt: skip

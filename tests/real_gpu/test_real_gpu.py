@@ -66,6 +66,7 @@ def vllm_watch(*words: object, **environment: str) -> "subprocess.CompletedProce
 
 def held_by(done: "subprocess.CompletedProcess[str]") -> dict[int, dict[str, Any]]:
     """PID → holder."""
+    assert done.stdout, done.stderr
     said = json.loads(done.stdout)
     return {holder["pid"]: holder for gpu in said["gpus"] for holder in gpu["holders"]}
 
@@ -75,9 +76,9 @@ async def test_what_is_read_is_what_nvidia_smi_says(source: NvmlSource) -> None:
     gpu = await first(source)
     rows = nvidia_smi(
         "--query-gpu=index,uuid,name,memory.total,memory.reserved,power.limit,clocks.max.sm,"
-        "temperature.gpu,power.draw,ecc.errors.uncorrected.volatile.total"
+        "temperature.gpu,power.draw,ecc.errors.uncorrected.volatile.total,fan.speed"
     )
-    index, uuid, name, total, reserved, limit, clock_max, celsius, watts, ecc = rows[0]
+    index, uuid, name, total, reserved, limit, clock_max, celsius, watts, ecc, fan = rows[0]
     assert (str(gpu.index), gpu.uuid, gpu.name) == (index, uuid, name)
     assert gpu.memory_total_bytes == pytest.approx(int(total) * MIB, abs=MIB)
     assert gpu.memory_reserved_bytes == pytest.approx(int(reserved) * MIB, abs=MIB)
@@ -85,6 +86,7 @@ async def test_what_is_read_is_what_nvidia_smi_says(source: NvmlSource) -> None:
     assert gpu.sm_clock_max_hz == float(clock_max) * 1e6
     assert gpu.temperature_celsius == pytest.approx(float(celsius), abs=5)
     assert gpu.power_watts == pytest.approx(float(watts), abs=60)
+    assert gpu.fan_ratio == (pytest.approx(int(fan) / 100, abs=0.05) if fan.isdigit() else None)
     assert gpu.ecc_uncorrected == (int(ecc) if ecc.isdigit() else None)
     assert gpu.memory_used_bytes is not None
     assert gpu.memory_used_bytes < gpu.memory_total_bytes - gpu.memory_reserved_bytes  # type: ignore[operator]

@@ -147,6 +147,7 @@ GPU_FAMILIES: tuple[Family, ...] = (
     _gauge("utilization_ratio", "utilization_ratio",
            "Share of time in which any kernel ran, 0 to 1; not how much of the GPU it filled."),
     _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
+    _gauge("fan_ratio", "fan_ratio", "Share of the fan's full speed.", "Absent without a fan, as on data-centre GPUs."),
     _gauge("power_watts", "power_watts", "Power drawn, in watts."),
     _gauge("power_limit_watts", "power_limit_watts", "Power limit that is enforced, in watts."),
     _gauge("sm_clock_hertz", "sm_clock_hz", "Clock of the streaming multiprocessors, in hertz."),

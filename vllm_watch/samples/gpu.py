@@ -17,6 +17,7 @@ class GpuSample:
     memory_reserved_bytes: int | None = None
     utilization_ratio: float | None = None  # 0 to 1: share of time in which any kernel ran
     temperature_celsius: float | None = None
+    fan_ratio: float | None = None  # of full speed; None without a fan (data-centre GPUs)
     power_watts: float | None = None
     power_limit_watts: float | None = None
     sm_clock_hz: float | None = None

@@ -12,6 +12,7 @@ Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result,
 
 # Plausible for any product: a value outside is a driver's error value.
 TEMPERATURE_CELSIUS = range(-40, 151)
+FAN_PERCENT_MAX = 200  # NVML: may exceed 100 of the intended speed
 POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
 CLOCK_MEGAHERTZ_MAX = 10_000
 COUNT_MAX = 2**62  # counters in error are all ones
@@ -61,6 +62,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
     return {
         "utilization_ratio": ratio(None if utilization is None else utilization.gpu),
         "temperature_celsius": _temperature(ask, handle),
+        "fan_ratio": _scaled(ask("nvmlDeviceGetFanSpeed", handle), FAN_PERCENT_MAX, 1e-2),
         "power_watts": _scaled(ask("nvmlDeviceGetPowerUsage", handle), POWER_MILLIWATTS_MAX, 1e-3),
         "power_limit_watts": _scaled(
             ask("nvmlDeviceGetEnforcedPowerLimit", handle), POWER_MILLIWATTS_MAX, 1e-3

@@ -79,7 +79,7 @@ def _process(value: Any) -> ProcessSample:
 _GPU: Mapping[str, Convert] = {
     "index": _whole, "uuid": _text, "name": _text, "memory_total_bytes": _whole,
     "memory_used_bytes": _whole, "memory_reserved_bytes": _whole, "utilization_ratio": _number,
-    "temperature_celsius": _number, "power_watts": _number, "power_limit_watts": _number,
+    "temperature_celsius": _number, "fan_ratio": _number, "power_watts": _number, "power_limit_watts": _number,
     "sm_clock_hz": _number, "sm_clock_max_hz": _number, "throttle_reasons": _each(_text),
     "xid_errors": _each(_whole), "ecc_uncorrected": _whole, "remapped_rows_pending": _truth,
     "remapped_rows_failed": _truth, "mig_parent_uuid": _text, "gpu_instance_id": _whole,

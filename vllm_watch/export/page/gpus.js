@@ -162,7 +162,8 @@ function metersOf(gpu) {
   const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${format.number(gpu.sm_clock_hz / 1e9)}\u202fGHz`;
   const power = gpu.power_watts === null ? format.UNKNOWN : `${format.number(Math.round(gpu.power_watts))}\u202fW`;
   const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${format.number(Math.round(gpu.temperature_celsius))}\u202f°C`;
-  return [["util", format.ratio(gpu.utilization_ratio)], ["temp", heat], ["power", power], ["SM clock", clock]];
+  const fan = gpu.fan_ratio === null ? [] : [["fan", format.ratio(gpu.fan_ratio)]];
+  return [["util", format.ratio(gpu.utilization_ratio)], ["temp", heat], ...fan, ["power", power], ["SM clock", clock]];
 }
 
 /** What is out of the ordinary. */

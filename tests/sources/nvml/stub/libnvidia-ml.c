@@ -367,6 +367,10 @@ int nvmlDeviceGetTemperatureV(Device *device, Temperature *answer) {
     return uint_field("nvmlDeviceGetTemperatureV", device, "temperature", (uint *)&answer->celsius);
 }
 
+int nvmlDeviceGetFanSpeed(Device *device, uint *percent) {
+    return uint_field("nvmlDeviceGetFanSpeed", device, "fan", percent);
+}
+
 int nvmlDeviceGetPowerUsage(Device *device, uint *milliwatts) {
     return uint_field("nvmlDeviceGetPowerUsage", device, "power", milliwatts);
 }

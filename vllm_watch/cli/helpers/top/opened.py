@@ -128,7 +128,8 @@ def _columns(charted: Charted, name: str, width: int) -> list[float | None]:
 def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
     power = text.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
     heat = text.UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
-    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}  {power}"  # fmt: skip
+    fan = "" if gpu.fan_ratio is None else f"  fan {text.percent(gpu.fan_ratio)}"
+    head = f"  GPU {gpu.index} {visible(gpu.name or '')}  {text.gib(gpu.memory_used_bytes)}/{text.gib(gpu.memory_total_bytes)} GiB  util {text.percent(gpu.utilization_ratio)}  {heat}{fan}  {power}"  # fmt: skip
     lines = [Text(head, "bold", no_wrap=True)]
     if gpu.processes is None:
         lines.append(Text("  └─ processes unknown", "dim"))
