@@ -1,13 +1,9 @@
-"""The parents of a worker process, to see if the program that started it is still alive.
-
-Read for workers only (only they can be orphaned), and again at each poll: an ancestor may die between two polls.
-If one process cannot be read, the whole chain is unknown.
-"""
+"""Find out if the program that started a worker process is still alive. If one ancestor cannot be read, the whole chain is unknown."""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
+"""Worker, core, server, two shells, a container's shim and systemd are seven; the rest is spare."""
 
 ARGUMENTS_MAX = 6
 """`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
@@ -21,12 +17,12 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Reads chains of parents, each process once a poll."""
+    """Reads chains of parents, each process once per poll."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
         self._read: dict[int, ProcessFacts | None] = {}
-        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
+        self._chains: dict[int, tuple[str, ...] | None] = {}
 
     @property
     def pids(self) -> frozenset[int]:
@@ -78,7 +74,7 @@ class Ancestry:
 
 
 def is_worker(facts: ProcessFacts) -> bool:
-    """Return True if this may be a worker, whose parent decides if it is still needed."""
+    """Return True if this may be a worker."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
 

@@ -1,11 +1,7 @@
-"""CPU wait of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
+"""Measure the CPU waits of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
 
-An engine core is one busy loop on the host; each step waits for the slowest of its threads and workers. So the
-thread that waited longest between two polls counts: a step lost at least that time. A sum over threads would
-count one moment several times; the main thread alone would miss its waits at a barrier. Waits caused by a
-cgroup's CPU limit are included; cpu.stat tells the two apart.
-
-A process is held by its open folder in /proc, so a successor with the same PID cannot be mistaken for it.
+Each step waits for the slowest thread, so the longest wait of any thread between two polls counts: a sum would count one
+moment several times. Waits caused by a cgroup's CPU limit are included; cpu.stat separates them.
 Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue),
 Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
@@ -28,8 +24,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Per engine, shared evenly by its processes, each main thread first: a core has some hundreds of threads, most
-of them asleep. Reading one costs 7 µs."""
+"""Per engine, shared evenly by its processes: a core has some hundreds of threads. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
 """Per engine: a core and its workers on this host; the largest hosts have 16 GPUs."""
@@ -41,13 +36,12 @@ LOST_SECONDS = 5.0
 """Search again after this time if an engine's processes ended: a supervisor may have restarted it."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll takes milliseconds; a longer one is left to end by itself and its result is dropped."""
+"""A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
 """Levels searched upwards for a CPU limit: a container, its pod, its slice."""
 
 TITLE_CHARACTERS_MAX = 60
-"""Longest process title; it appears in sentences."""
 
 _FILE_BYTES_MAX = 4096
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -55,12 +49,12 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """A polled process: its open folder, and how long each thread had waited by the last poll."""
+    """A polled process. Its open folder in /proc cannot be confused with a successor that has the same PID."""
 
     pid: int
     name: str
     folder: int
-    waited_ns: dict[str, int] | None = None  # None: not read yet
+    waited_ns: dict[str, int] | None = None
 
     @property
     def label(self) -> str:
@@ -87,12 +81,12 @@ class _Process:
 class _Engine:
     processes: list[_Process]
     identity: tuple[object, ...]
-    cgroup: Path | None = None  # the nearest one with a CPU limit
+    cgroup: Path | None = None
     waited_seconds: float = 0.0
     longest: _Process | None = None
 
     def read(self) -> float | None:
-        """Read every process; return None if one has ended or the kernel does not count waits."""
+        """Return None if a process has ended or the kernel does not count waits."""
         if not self.processes:
             return None
         longest_ns, threads_max = 0, THREADS_MAX // len(self.processes)
@@ -107,13 +101,13 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Title and PID of the scheduling process; None before vLLM 0.10.2, which sets no title."""
+        """Return None before vLLM 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """Title and PID of the first stopped process (state T, or t in a debugger)."""
+        """State T, or t in a debugger."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
@@ -141,11 +135,10 @@ class CpuWaits:
         self._listing = listing or ProcessListing(procfs)
         self._cgroupfs = cgroupfs
         self._engines: dict[str, _Engine] = {}
-        self._sought: tuple[object, ...] = ()  # the last search
+        self._sought: tuple[object, ...] = ()
         self._search_due_s = float("-inf")
         self._busy = self._closed = False
         self.pids: frozenset[int] = frozenset()
-        """All processes of the engines, as last found."""
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
         """Return the waits so far; None if they cannot be read in time."""
@@ -169,10 +162,10 @@ class CpuWaits:
             try:
                 found = self.read(observation, time.monotonic())
             finally:
-                with suppress(RuntimeError):  # the loop has ended
+                with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # A daemon thread: reading the command line of a process stuck in the kernel may block.
+        # Use a daemon thread: reading the command line of a process stuck in the kernel may block.
         if not threads.begin(work):
             self._busy = False
             return None
@@ -183,7 +176,7 @@ class CpuWaits:
             return None
 
     def read(self, observation: Observation, at_s: float) -> tuple[EngineCpu, ...] | None:
-        """Poll in this thread. `at_s`: monotonic."""
+        """`at_s`: monotonic."""
         reading = observation.reading
         if reading is None or not reading.engines:
             return None
@@ -258,7 +251,7 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
     tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         for thread in islice(os.listdir(tasks), threads_max):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            with suppress(FileNotFoundError, ProcessLookupError):
                 yield thread, int(_read(f"{thread}/schedstat", tasks).split()[1])
     finally:
         os.close(tasks)
@@ -278,7 +271,7 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
 
 
 def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
-    """Return (periods of the CPU limit, throttled periods) so far."""
+    """Return the periods of the CPU limit and the throttled periods."""
     if cgroup is None:
         return None, None
     try:

@@ -1,10 +1,8 @@
 """Find the processes of an engine on this host: its core, and the workers that the core started.
 
-The server is the process whose start time matches /metrics, so neither a tunnel to another host nor another
-local server is mistaken for it. If /metrics has no start time (several API servers share it), it is the only
-process whose command line has the target's port. In doubt nothing is found: there is no guessing.
-Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"),
-vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
+The server is the process whose start time matches /metrics, or, without a start time (several API servers share it), the only
+one whose command line has the target's port. If in doubt, nothing is found. Source: vllm/utils/system_utils.py
+(set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one core per data-parallel rank), proc(5).
 """
 
 import re
@@ -16,7 +14,7 @@ START_TOLERANCE_SECONDS = 2.0
 """Both sides compute the start from the same ticks, but from a boot time in whole seconds that a clock step moves."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several servers started together, the one that started in the same 10 ms tick is meant."""
+"""Separates servers that started together: the right one started in the same 10 ms tick."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -28,7 +26,6 @@ _VLLM = re.compile(
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
-"""All running processes by PID."""
 
 
 def find(
@@ -82,7 +79,7 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """Return the only match; of a launcher and its servers, a server: it may have started several."""
+    """Return the only match. A launcher matches like the servers that it started."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:

@@ -2,11 +2,9 @@
 
 NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
-- from 535.113: the caller's, without processes that have no PID there; but until 565 the memory of a process is
-  still looked up by that PID among the *host's*, and until 570 utilization samples carry the host's: both are
-  unknown to a caller in a container;
-- 535.0 to 535.112: branches of either kind, so nothing is assumed.
-In the host's namespace all of these are the same.
+- 535.0 to 535.112: branches of either kind, so nothing is assumed;
+- from 535.113: the caller's, without processes that have no PID there. Until 565 the memory of a process is still looked up
+  by that PID among the *host's*, and until 570 utilization samples carry the host's: both are unknown in a container.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
 _gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
 """
@@ -43,7 +41,7 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """Set the driver's version ("580.65.06"); without it PIDs in a container stay unknown."""
+        """Without the driver's version ("580.65.06"), PIDs in a container stay unknown."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
@@ -73,7 +71,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return the process. None: unknown. State X: the host has no such process any more."""
+        """Return None if unknown. State X: the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":

@@ -1,9 +1,5 @@
-"""Find the vLLM servers of this host from /proc alone: command lines and listening sockets.
-
-A server in a container is found by its visible processes and reached at the container's address. If the command
-line does not give the port, or the process is hidden (a sidecar shares the network but not the processes), the
-server is `sure` only after it answered. A program that embeds vLLM is recognized by its engine core.
-"""
+"""Find the vLLM servers of this host from command lines and listening sockets in /proc. Only an answer proves a
+server whose process is hidden or whose port is unknown."""
 
 import os
 import re
@@ -29,7 +25,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """A server's URL, its command line's facts, and whether it is certainly vLLM's."""
+    """A server's URL, the facts of its command line, and whether it is certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -150,7 +146,7 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """Return a reachable address; None if there is none, e.g. only a container's loopback."""
+    """Return None if nothing is reachable, e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))

@@ -1,8 +1,4 @@
-"""One connection to a server, with one request at a time: a plain asyncio protocol.
-
-It closes itself if it cannot be trusted: after unsolicited bytes, after an abandoned response, or if the response
-ends with the connection.
-"""
+"""One connection to a server, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
 
 import asyncio
 import ssl
@@ -36,19 +32,19 @@ class Reply(NamedTuple):
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
     status: int | None = None
-    headers: Mapping[str, str] = {}  # by names in lower case
+    headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
     late_s: float = 0.0  # delay of our own clock when it ended the request
-    kept: bool = False  # on a reused connection
-    waited_s: float = 0.0  # in our own queue to connect; not the server's time
+    kept: bool = False
+    waited_s: float = 0.0  # in our own queue to connect
 
 
 class Connection(asyncio.BufferedProtocol):
     """An open connection and its current request.
 
-    `room`: the receive buffer, shared by all connections of a loop, because bytes are consumed at once. Without it
-    asyncio allocates 256 kB per response, which costs more than reading it.
+    `room`: the receive buffer, shared by all connections of a loop. Without it asyncio allocates 256 kB per response, which
+    costs more than reading it.
     """
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
@@ -60,14 +56,14 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[Reply] | None = None
         self._reader = ResponseReader()
         self._wanted = Wanted(0.0, 0.0, 0)
-        self._error: Exception | None = None  # the cause of its end
+        self._error: Exception | None = None
         self._tls_13 = False
-        self._received = False  # any byte ever
-        self._given_up = False  # we ended it
-        self.begun = False  # the response has begun
+        self._received = False
+        self._given_up = False
+        self.begun = False
         self.reusable = False
         self._idle_until_s: float | None = None  # of the loop's clock; None: in use
-        self._idle_timer: asyncio.TimerHandle | None = None  # shared by successive idle periods
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._loop.time() - self._made_s < seconds
 
     async def exchange(self, request: bytes, wanted: Wanted) -> Reply:
-        if self._transport is None:  # closed before the request
+        if self._transport is None:
             return self._broken_off()
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         self._waiter = waiter
@@ -106,7 +102,6 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
 
     def _idle_end(self) -> None:
-        """The first idle period is over; the connection may have been used since."""
         self._idle_timer = None
         if self._idle_until_s is None:
             return

@@ -1,4 +1,4 @@
-"""The vLLM servers of this host, confirmed over HTTP if their processes leave doubt; and those next to a target."""
+"""Find the vLLM servers of this host, confirmed over HTTP if their processes leave doubt."""
 
 import asyncio
 import time
@@ -33,14 +33,14 @@ class Neighbours:
         self._answered: set[str] = set()  # URLs of local targets, until they refuse
 
     def answered(self, url: str) -> None:
-        """Note that a local target is a vLLM server that answers."""
+        """Note that a local target answered."""
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers found here to the call's error.
 
-        Unchanged if the target's own process is visible, or if servers answer whose processes are not: in a container
-        without the host's PIDs nothing is visible.
+        Return it unchanged if the target's own process is visible, or if servers answer whose processes are not visible: a
+        container without the host's PIDs sees none.
         """
         self._answered.discard(url)
         now_s = time.monotonic()
@@ -62,10 +62,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers; uncertain ones are asked for /metrics unless `known`.
-
-    None: the processes could not be read in time.
-    """
+    """Return the running servers; uncertain ones are asked unless `known`. None: the processes could not be read in time."""
     found = await _search(listing, procfs)
     if found is None:
         return None
@@ -77,8 +74,6 @@ async def servers(
 
 
 async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
-    """Return the servers found by their processes; None if these could not be read in time."""
-
     def search() -> list[HostServer]:
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 

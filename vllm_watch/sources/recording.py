@@ -1,8 +1,4 @@
-"""Trace files: written by `record`, read by `replay`.
-
-A file is gzip (or plain text) with one observation per line. The writer's file is bounded and always a valid gzip
-file: a chain of gzip members; when it is full, the older half is cut off at a member's edge.
-"""
+"""Read and write trace files: gzip or plain text, one observation per line. The writer's file is a chain of gzip members, so the older half can be cut off."""
 
 import gzip
 import json
@@ -28,19 +24,15 @@ BLANK_LINES_MAX = 10_000
 """A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Per recording: each costs some 20 kB of memory, however short its lines."""
+"""Per recording: each target costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
 _MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
-_LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
+_LEVEL = 6  # 0.5 ms for a body of 55 KB
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest line first, without a truncated last line or gzip end.
-
-    Raises:
-        RecordingError: the file cannot be read, or a line is damaged.
-    """
+    """Read a trace, oldest line first, without a truncated last line or gzip end. Raises RecordingError."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -84,7 +76,7 @@ def _parsed(
 def _was_cut_short(line: bytes, error: Exception) -> bool:
     if not line.startswith(b"{"):
         return False
-    if isinstance(error, UnicodeDecodeError):  # cut within a character
+    if isinstance(error, UnicodeDecodeError):
         return error.end >= len(line.rstrip())
     if not isinstance(error, json.JSONDecodeError) or error.msg == "Extra data":
         return False
@@ -155,10 +147,9 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file of at most `bytes_max`; each line can be read once written.
+    """Appends lines to one gzip file of at most `bytes_max`. A killed process loses nothing but the gzip trailer.
 
-    A killed process loses nothing; the file then only lacks its gzip trailer. While the older half is cut off, a
-    second file of half the size exists.
+    While the older half is cut off, a second file of half the size exists.
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:

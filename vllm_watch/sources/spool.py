@@ -1,8 +1,4 @@
-"""Packed pieces of recordings on disk; one worker thread writes and reads them in order.
-
-A piece (`Chunk`) stays in memory until it is on disk, and longer if the disk fails. The worker does one job at a
-time, so a read returns the data as of its request, even if it is overwritten later.
-"""
+"""Keep packed pieces of recordings on disk. One worker thread does one job at a time, so a read returns the data as of its request."""
 
 import os
 import queue
@@ -53,15 +49,11 @@ class Spool:
         self._submit(self._empty_folder)
 
     def new_file(self) -> Path:
-        """Return the path for a recording; the first write creates it."""
         self._files += 1
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Queue the piece for writing; `free_written` frees its memory after that.
-
-        Sets `chunk.offset` if it is queued, which it is not if the backlog is full.
-        """
+        """Queue the piece for writing, and set `chunk.offset`, unless the backlog is full."""
         if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
             self._pending_bytes += chunk.length
             chunk.offset = offset
@@ -80,7 +72,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Read pieces as of now; None for an unreadable one."""
+        """An unreadable piece is None."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 
@@ -88,7 +80,7 @@ class Spool:
         self._submit(partial(file.unlink, missing_ok=True))
 
     def close(self, timeout_seconds: float) -> None:
-        """Remove the files and end the thread; blocks up to `timeout_seconds`."""
+        """Block up to `timeout_seconds` to remove the files."""
         self._submit(self._remove_files)
         self._jobs.put(None)
         self._thread.join(timeout_seconds)
@@ -97,7 +89,7 @@ class Spool:
         future: Future[_T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():  # cancelled by the caller
+            if not future.set_running_or_notify_cancel():
                 return
             try:
                 future.set_result(job())

@@ -1,8 +1,4 @@
-"""Stacks of a server's processes from py-spy, if the configuration names it.
-
-py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
-none stays stopped if py-spy is killed. The stacks then have no native frames.
-"""
+"""Take stacks of a server's processes with py-spy. `--nonblocking` does not pause them, but yields no native frames."""
 
 import asyncio
 import time
@@ -48,10 +44,7 @@ class Stacks:
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
-
-        `engine`: the hung one; None: the whole server.
-        """
+        """Summarize the stacks in a sentence; "" if off or if none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -75,8 +68,7 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Return each process' state and its stacks; empty if not found in time."""
-        # Imported only if stacks are on.
+        """Return nothing if the processes are not found in time."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
@@ -137,6 +129,6 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # Drop its first line, the command line, which may hold a key.
+    # The first line has the command line, which may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))
