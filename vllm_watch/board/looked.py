@@ -7,15 +7,14 @@ FRESH_SECONDS_MIN = 1.0
 """At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift apart by milliseconds a minute: a larger step is a set clock or a sleep (which stops the monotonic
-clock)."""
+"""A larger step is a set clock or a sleep, which stops the monotonic clock: clocks drift by milliseconds a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """Both clocks at the start of a scrape."""
 
-    t: float  # Unix seconds
+    t: float
     monotonic_s: float
     fresh_seconds: float
     pids: frozenset[int] = frozenset()  # engines' known processes here
@@ -33,7 +32,7 @@ class Looked:
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why it must not be acted on, or None."""
+        """Return why the scrape must not be acted on, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,4 +1,4 @@
-"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour of the last day and by day (UTC)."""
+"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour and by day (UTC)."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more: the current span is partial."""
+"""One more, because the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -72,7 +72,7 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add a scrape's state (rank in board.day.STATES), valid for `seconds`."""
+        """`found`: rank in board.day.STATES. `seconds`: how long it is valid."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)
@@ -93,7 +93,7 @@ class Uptime:
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is not an uptime")
         uptime = cls()

@@ -1,8 +1,4 @@
-"""A signed POST of JSON and its outcome, shared by the webhook hook and the webhook notifier.
-
-The caller interprets the outcome: a restart that may have begun must never be requested twice, a message may be.
-Redirects are not followed; proxies and passwords of our environment are not used.
-"""
+"""Send a signed POST of JSON for the webhook hook and notifier. The caller decides on retries: a restart must never be requested twice."""
 
 import asyncio
 import hashlib
@@ -33,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
+"""With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -42,9 +38,9 @@ NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 class Posted:
     """The outcome of one POST."""
 
-    end: str  # one of the above
-    text: str  # message, without secrets
-    status: int | None = None  # if answered
+    end: str
+    text: str  # without secrets
+    status: int | None = None
     retry_after_seconds: float = 0.0  # as requested by the receiver
 
 
@@ -94,7 +90,7 @@ async def post(
     session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
     unix_time: float,
 ) -> Posted:  # fmt: skip
-    """Send it once. Raises only CancelledError."""
+    """Send the request once. Raises only CancelledError."""
     place = origin(url)
     # Connecting has a shorter limit: a call that used up the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
@@ -138,7 +134,6 @@ async def reachable(url: str) -> str | None:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of an error response's body, without waiting for its end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:

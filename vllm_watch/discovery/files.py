@@ -1,9 +1,4 @@
-"""Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
-
-A bad or half-written file keeps its last good targets: losing a fleet because one file was being saved would be worse
-than watching a server that has just gone.
-Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
-"""
+"""Targets from Prometheus file_sd files (JSON or YAML). A bad or half-written file keeps its last good targets. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -134,6 +129,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # A name cannot apply to several servers; those are named by address.
+    # A name cannot apply to several servers.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

@@ -1,7 +1,6 @@
 """Targets from Kubernetes: the pods that match a label selector, watched for changes.
 
-A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may be starting, or be the
-one with the problem.
+A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may have the problem.
 Runbook: docs/kubernetes.md.
 """
 
@@ -48,7 +47,7 @@ class KubernetesTargets:
         spaces = settings.namespaces or ("",)
         self._watches = [PodWatch(each, query, self._api, self._notice) for each in spaces]
         self._tasks: dict[PodWatch, asyncio.Task[None]] = {}
-        self._names: dict[str, str] = {}  # by uid
+        self._names: dict[str, str] = {}
 
     def _node(self) -> str:
         name = self.settings.node_name
@@ -63,10 +62,7 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets known now; the first call waits some seconds for the first list.
-
-        `qualified`: prefix names of pods and groups with the namespace.
-        """
+        """Return the known targets; the first call waits for the first list. `qualified`: prefix names and groups with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without it every node would watch all pods of the cluster.
@@ -87,7 +83,6 @@ class KubernetesTargets:
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Cancel the watches; return their tasks."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -126,10 +121,7 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """Name each new pod: as it requests if that is free, else its own name, else none.
-
-        A name stays with its pod, so that others coming or going do not rename it.
-        """
+        """Prefer the requested name if free, then the pod's, then none. A name stays with its pod while others come and go."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -1,7 +1,6 @@
-"""The pods of one namespace, or of all, from the API server: one list, then a resumable watch.
+"""Follow the pods of one namespace, or of all: one list, then a resumable watch.
 
-While the API server is away the last pods are kept: they still serve, and forgetting them would end the watching of
-engines because of another system's outage.
+While the API server is away the last pods are kept: its outage must not end the watching of engines.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
 """
 
@@ -20,7 +19,7 @@ PODS_MAX = 2000
 """Servers of one namespace: several times the capacity of one process. Each takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods per page: with all their fields (managedFields, volumes, annotations) some 20 KB each, of 4 MiB."""
+"""Pods per page: with all their fields some 20 KB each, of 4 MiB."""
 
 PAGES_MAX = 100
 """Pages per list, if the server never ends it: 10,000 matching pods."""
@@ -42,7 +41,7 @@ class PodWatch:
     ) -> None:  # fmt: skip
         """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
         self.namespace = namespace
-        self.pods: dict[str, Pod] = {}  # by uid
+        self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
         self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
@@ -50,7 +49,7 @@ class PodWatch:
         self._listed = False
         self._failures = 0
         self._left_out = False
-        self._invalid = 0  # pods that could not be parsed
+        self._invalid = 0
 
     async def run(self) -> None:
         """Follow the pods until cancelled."""
@@ -64,7 +63,6 @@ class PodWatch:
                 self._failed(error)
             self.answered.set()
             pause = min(PAUSE_SECONDS * 2 ** max(0, self._failures - 1), PAUSE_SECONDS_MAX)
-            # S311: not a secret; jitter spreads many watchers
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
 
     def _failed(self, error: KubernetesError) -> None:

@@ -1,8 +1,4 @@
-"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes.
-
-The daemon calls `refresh` at its own pace and gets a whole list, or None if nothing changed. A problem is logged once,
-and never shortens a list that was good.
-"""
+"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. A problem never shortens a list that was good."""
 
 import asyncio
 import contextlib
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _NONE_SECONDS = 5.0  # a user who has just started vLLM is waiting for it
-_CLOSE_SECONDS = 2.0  # a cancelled watch ends at once
+_CLOSE_SECONDS = 2.0
 # Pods come and go in batches. A terminating engine takes longer to close its port.
 _BATCH_SECONDS = 0.1
 
@@ -45,8 +41,8 @@ class Discovery:
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()  # pods changed
-        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # by the last search
+        self._news = asyncio.Event()
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._key_warned = False
@@ -56,7 +52,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a new configuration; keep the state of files and pods that stay."""
+        """Keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -127,7 +123,7 @@ class Discovery:
             self._seen = await self._search()
         found, problems = await self._found()
         if config is not self._config:
-            return None  # reconfigured meanwhile: the result is outdated, and a search is due
+            return None  # reconfigured meanwhile: the result is outdated
         targets = self._joined(found, problems)
         self._log_changes(problems)
         if targets == self._targets:
@@ -155,7 +151,7 @@ class Discovery:
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Return the allowed ones; log changes of the others, which are not a problem."""
+        """Log changes of the targets that are not allowed."""
         allow = self._config.discovery.allow
         allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))

@@ -1,4 +1,4 @@
-"""Flags unknown to this vLLM release: argparse exits at the first one."""
+"""Find flags unknown to this vLLM release: argparse exits at the first one."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """One finding per unknown flag; if the release is unknown, flags that any release has pass."""
+    """If the release is unknown, flags that any release has pass."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)

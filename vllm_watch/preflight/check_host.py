@@ -1,4 +1,4 @@
-"""Checks /dev/shm for the ranks, and the driver for the installed CUDA."""
+"""Check /dev/shm for the ranks, and the driver for the installed CUDA."""
 
 from collections.abc import Iterator
 
@@ -13,8 +13,7 @@ CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be 
 NCCL_BYTES_PER_RANK = 10 * MIB
 """NCCL's buffers in /dev/shm for GPUs without peer access: 4 to 10 MiB per channel and rank."""
 
-# CUDA major release → oldest driver that runs it (minor version compatibility).
-# Source: NVIDIA's CUDA compatibility guide.
+# CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 # (CUDA major, minor) → driver released with it: with older ones, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
@@ -51,7 +50,7 @@ def check_shared_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_driver(facts: Facts) -> Iterator[Finding]:
-    """The driver against the CUDA of the installed PyTorch."""
+    """Compare the driver with the CUDA of the installed PyTorch."""
     software = facts.software
     if software.device not in (None, "cuda") or not facts.gpus:
         return

@@ -1,4 +1,4 @@
-"""Checks the server's port."""
+"""Check the server's port."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Return True unless the addresses differ: only then can two listeners share a port."""
+    """Only listeners at different addresses can share a port."""
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

@@ -1,4 +1,4 @@
-"""Parses a vLLM command line like vLLM: all spellings of flags, the configuration file, the environment."""
+"""Parse a vLLM command line like vLLM: all spellings of flags, the configuration file, the environment."""
 
 import json
 import re
@@ -48,7 +48,7 @@ class Command:
     """A launch. `flags` has long names with dashes; a switch is "true" or "false"."""
 
     argv: tuple[str, ...]
-    program: str  # SERVE | API_SERVER
+    program: str
     executable: str
     model: str | None
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return the number, or the default if invalid (another check reports that)."""
+        """Return the default for an invalid number, which another check reports."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return the command without a flag; None if the flag is in the configuration file."""
+        """Return None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -91,7 +91,7 @@ class Command:
         return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
 
     def renamed(self, name: str, right: str) -> str | None:
-        """Return the command with a flag renamed; None as above."""
+        """Return None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -130,10 +130,7 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Find vLLM in the command; words before it (env, nohup, tini) may set variables.
-
-    Raises WatchError if it is not a `vllm serve`.
-    """
+    """Find vLLM in the command; words before it (env, nohup, tini) may set variables. Raises WatchError if it is not a `vllm serve`."""
     words = list(argv)
     if not words:
         raise WatchError("no command is named", _EXAMPLE)
@@ -164,7 +161,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """Parse the flags; the command line overrides the configuration file."""
+    """The command line overrides the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)

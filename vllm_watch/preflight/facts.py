@@ -39,11 +39,11 @@ FOLDER, CACHE, ABSENT, REMOTE = "folder", "cache", "absent", "remote"
 class ModelFiles:
     """The model's location and files."""
 
-    kind: str  # FOLDER | CACHE (of the hub) | ABSENT (neither) | REMOTE (fetched by other means)
+    kind: str  # CACHE: the hub's. ABSENT: neither here nor there. REMOTE: fetched by other means
     path: str
     config: Mapping[str, Any] | None = None
     config_error: str | None = None
-    weights: int = 0  # files
+    weights: int = 0
     bytes_total: int | None = None  # of the whole checkpoint, from its index or files
     bytes_here: int = 0
     missing: tuple[str, ...] = ()  # listed in the index
@@ -73,7 +73,7 @@ class Facts:
     command: Command
     will_exec: bool = False
     gpus: tuple[GpuHolders, ...] | None = None  # None: cannot be read
-    gpus_text: str = ""  # why there are none
+    gpus_text: str = ""
     commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted
     listeners: tuple[Listener, ...] | None = None
     free_port: int | None = None

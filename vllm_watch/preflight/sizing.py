@@ -1,4 +1,4 @@
-"""Capacity plans for these GPUs, also under other flags."""
+"""Make capacity plans for these GPUs, also under other flags."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ GIB = 1 << 30
 _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""V1 of this release and later refuses to start if free memory < utilization × total. Before, and in V0, memory held by
-others reduces the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+"""V1 from this release on refuses to start if free memory < utilization × total; before, and in V0, its KV cache
+shrinks. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""GPUs that share the host's memory: CUDA's free memory excludes memory that the kernel would reclaim."""
+"""These GPUs share the host's memory: CUDA's free memory excludes memory that the kernel would reclaim."""
 
 
 def release(facts: Facts) -> Release:
@@ -44,7 +44,7 @@ def offered_bytes(gpu: GpuSample) -> int | None:
 
 
 def free_bytes(gpu: GpuSample) -> int | None:
-    """Return the unused part of it."""
+    """Return the unused part of `offered_bytes`."""
     offered = offered_bytes(gpu)
     if offered is None or gpu.memory_used_bytes is None:
         return None

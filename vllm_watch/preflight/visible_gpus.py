@@ -1,8 +1,5 @@
-"""GPUs that vLLM would see and use.
-
-Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or prefixes of them; entries after the first invalid one
-are ignored), and vLLM's: rank n takes the nth visible GPU.
-"""
+"""Find the GPUs that vLLM would see and use. Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or
+prefixes of them), and vLLM's: rank n takes the nth visible GPU."""
 
 import math
 from collections.abc import Sequence
@@ -66,7 +63,7 @@ def order_unknown(facts: Facts) -> bool:
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Return the GPUs without MIG parents: CUDA offers the slices."""
+    """Leave out MIG parents: CUDA offers the slices."""
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 

@@ -1,8 +1,4 @@
-"""Reclaims GPU memory from stale processes on a person's request: each step is journaled, then done.
-
-SIGTERM, a wait, SIGKILL, a wait, then a check that the driver released the memory. plan.py chooses the processes and
-looks.py pins them.
-"""
+"""Reclaim GPU memory from stale processes on a person's request: SIGTERM, then SIGKILL, then a check. Each step is journaled before it is done."""
 
 import asyncio
 import time
@@ -72,10 +68,10 @@ class Reclaim:
     journal: Journal | None
     actor: str
     patience: Patience = field(default_factory=Patience)
-    tell: Callable[[str], None] = lambda _: None  # prints each step
+    tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """Carry it out. Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -98,7 +94,7 @@ class Reclaim:
         return outcome
 
     async def _end(self, ended: Mapping[int, Ended]) -> str | None:
-        """Send SIGTERM, then SIGKILL to the rest; return why it was aborted, or None."""
+        """Return why it was aborted, or None."""
         began_s = time.monotonic()
         steps = (
             (TERM, SIGTERM, self.patience.term_seconds),
@@ -152,13 +148,13 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Return why it is stale."""
+    """Return why the victim is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """Return its memory per GPU."""
+    """Return the victim's memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )

@@ -12,13 +12,11 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""The last, `watcher`: the watcher could not send the request, or did not run when the response came. It implies
-nothing about the server."""
+"""`watcher`: the watcher could not send the request, or did not run when the response came. It implies nothing about the server."""
 
 
 SCALING = "HTTP 503: vLLM reports that it is scaling"
-"""Error of a call that vLLM rejected: while it changes its number of data-parallel ranks (elastic expert parallelism),
-every path responds like this, `/health` too."""
+"""While vLLM changes its number of data-parallel ranks (elastic expert parallelism), every path responds like this, `/health` too."""
 
 
 @record
@@ -26,9 +24,9 @@ class Call:
     """The outcome of one HTTP call."""
 
     outcome: str  # one of OUTCOMES
-    status: int | None = None  # HTTP status, if there was a response
-    error: str | None = None  # message, if the outcome is not "ok"
-    latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+    status: int | None = None
+    error: str | None = None
+    latency_s: float = 0.0  # from the call to the last byte, or to the failure
     kept: bool = False  # on a reused connection: the same process of the server answered
 
     @property
@@ -41,7 +39,7 @@ class Call:
 class ServerSample:
     """The API server's process and the server as a whole, without its engines."""
 
-    version: str | None = None  # vLLM's, from /version
+    version: str | None = None  # from /version
     models: tuple[str, ...] | None = None  # from /v1/models
     max_model_len: int | None = None  # tokens, of the first model
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
@@ -58,7 +56,7 @@ class Reading:
     """One /metrics body in our fields."""
 
     vllm: bool  # it has vLLM's series
-    why_not: str | None = None  # message, if it has none
+    why_not: str | None = None
     engine_kind: str | None = None  # "V0" | "V1"
     engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
@@ -93,10 +91,7 @@ class CanaryCall:
 
 @record
 class Observation:
-    """One poll of one target.
-
-    `t` is Unix time and may step; `monotonic_s`, if known, never does: use it for intervals.
-    """
+    """One poll of one target. `t` is Unix time and may step; use `monotonic_s`, if known, for intervals."""
 
     t: float
     target: str  # URL in recordings, name elsewhere
@@ -107,6 +102,6 @@ class Observation:
     gpus: tuple[GpuSample, ...] | None = None  # None: unknown or not polled; (): no GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None
-    start_failure: StartFailure | None = None  # from its log; None: none, or no log is followed
-    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes; None: of none
-    attention_backend: str | None = None  # its kernels, from its log
+    start_failure: StartFailure | None = None  # None: none, or no log is followed
+    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes
+    attention_backend: str | None = None

@@ -1,8 +1,5 @@
-"""Decorators for records created at every poll of every target: immutable by type, and cheap.
-
-`@dataclass(frozen=True)` assigns each field through `object.__setattr__`: 15 µs for one EngineSample, against 4 here.
-Only the type checker enforces that these records are frozen.
-"""
+"""Decorators for records created at every poll: `@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4
+here. Only the type checker enforces immutability."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -18,10 +18,10 @@ def host_target(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One vLLM server. `name` is a unique slug; `group` outlives a pod (Deployment, …)."""
+    """`name` is a unique slug; `group` outlives a pod (Deployment, …)."""
 
     name: str
-    url: str  # base URL without a trailing slash, never with credentials
+    url: str  # without a trailing slash, never with credentials
     group: str = ""
     namespace: str = ""
     pod: str = ""
