@@ -1,12 +1,12 @@
-"""Find out if the program that started a worker process is still alive. If one ancestor cannot be read, the whole chain is unknown."""
+"""Find out if the program that started a worker process is still alive."""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim and systemd are seven; the rest is spare."""
+"""Worker, core, server, two shells, a container's shim and systemd are seven."""
 
 ARGUMENTS_MAX = 6
-"""`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
+"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
 """A leader that has ended but was not reaped no longer supervises its children."""
@@ -17,7 +17,7 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Reads chains of parents, each process once per poll."""
+    """If one ancestor cannot be read, the whole chain is unknown."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
@@ -33,10 +33,9 @@ class Ancestry:
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """Return the chain above a worker; (None, None) if it is not a worker or cannot be read."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
-        if facts.ppid not in self._chains:  # the workers of one server share it
+        if facts.ppid not in self._chains:
             self._chains[facts.ppid] = self._chain(facts.ppid)
         chain = self._chains[facts.ppid]
         if chain is None:
@@ -80,7 +79,7 @@ def is_worker(facts: ProcessFacts) -> bool:
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process title. Such a process is never started by hand."""
+    """vLLM sets such a title; nobody starts these processes by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

@@ -18,15 +18,15 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Records written without comparing, after one in which over half of the values changed: comparing would take longer than it saves."""
+"""Comparing is skipped for this many records after one in which most values changed: it would take longer than it saves."""
 
 
 class Lines(NamedTuple):
-    """A parsed text: each line split into a head and a tail, which has no spaces. Texts of one layout share one `heads` object."""
+    """Each line is split into a head and a tail without spaces; texts of one layout share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
-    words: list[str] | None = None  # `tails` as a list, if still available
+    words: list[str] | None = None
 
     @property
     def text(self) -> str:
@@ -42,7 +42,6 @@ class Encoder:
 
     @property
     def memory_bytes(self) -> int:
-        """Return 0 if the next text is written in full."""
         previous = self._previous
         if previous is None:
             return 0
@@ -52,7 +51,6 @@ class Encoder:
         self._previous = None
 
     def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
-        """`head`: a non-empty line. `lines`: `text`, parsed."""
         if text is None:
             return f"{head}\n-\n"
         # Keeping the words would take six times the memory of the tails.

@@ -23,7 +23,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""The prompt has no user data, and costs one step."""
+"""This contains no user data, and costs one step."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20
@@ -49,9 +49,7 @@ class Asked(NamedTuple):
 
     canary: CanaryCall
     call: Call
-    problem: WatchError | None = (
-        None  # if the server refused the canary: the cause an operator can fix
-    )
+    problem: WatchError | None = None  # if the server refused the canary
 
 
 class CanaryLimits(Protocol):
@@ -64,7 +62,7 @@ class CanaryLimits(Protocol):
 
 
 class CanarySource:
-    """Sends canaries to one server. Calls must not overlap."""
+    """Calls must not overlap."""
 
     def __init__(
         self,
@@ -84,10 +82,7 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server has been put to sleep or paused meanwhile.
-
-        `engine`: the data-parallel engine that should answer, None if there is only one.
-        """
+        """Request one token; return None if the server sleeps or is paused. `engine`: None if there is only one."""
         if await self._at_rest():
             return None
         try:
@@ -103,7 +98,7 @@ class CanarySource:
             self._route = CHAT
             asked = await self._post(CHAT, model, engine, headers)
         if asked is None:
-            self._route = COMPLETIONS  # another server may answer next time
+            self._route = COMPLETIONS
             cause = "the server offers no completions, so no canary is possible"
             call = Call(outcome="http", status=404, error=cause)
             return Asked(
@@ -169,11 +164,10 @@ def _request(route: str, model: str | None) -> dict[str, Any]:
 
 
 def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | None) -> Asked | None:
-    """Return None if the route does not exist."""
     status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None
-    if "does not support" in why:  # a pooling model, in vLLM versions that have the route
+    if "does not support" in why:  # a pooling model
         return None
     text = f"HTTP {status}: {why}" if why else f"HTTP {status}"
     call = Call(outcome="http", status=status, error=text, latency_s=call.latency_s)
@@ -189,7 +183,6 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
 
 
 def _why(document: dict[str, Any]) -> str:
-    """vLLM nests the message; older and other servers do not."""
     inner = document.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or document.get("message")
     return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some servers repeat the key

@@ -1,9 +1,8 @@
-"""Measure the CPU waits of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
+"""Measure the CPU waits of an engine's threads.
 
-Each step waits for the slowest thread, so the longest wait of any thread between two polls counts: a sum would count one
-moment several times. Waits caused by a cgroup's CPU limit are included; cpu.stat separates them.
-Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue),
-Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a cgroup's
+CPU limit caused it. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
+queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
 import asyncio
@@ -27,19 +26,19 @@ THREADS_MAX = 512
 """Per engine, shared evenly by its processes: a core has some hundreds of threads. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
-"""Per engine: a core and its workers on this host; the largest hosts have 16 GPUs."""
+"""An engine has a core and its workers; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
-"""Interval at which a missing engine is searched for again, and a known one verified."""
+"""A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""Search again after this time if an engine's processes ended: a supervisor may have restarted it."""
+"""If an engine's processes ended, a supervisor may have restarted it by then."""
 
 READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Levels searched upwards for a CPU limit: a container, its pod, its slice."""
+"""A container, its pod and its slice may have a CPU limit."""
 
 TITLE_CHARACTERS_MAX = 60
 
@@ -49,7 +48,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """A polled process. Its open folder in /proc cannot be confused with a successor that has the same PID."""
+    """The open folder in /proc cannot be confused with a successor that has the same PID."""
 
     pid: int
     name: str
@@ -61,7 +60,7 @@ class _Process:
         return f"{self.name} (PID {self.pid})"
 
     def read(self, threads_max: int) -> int:
-        """Return the longest wait of a thread since the last poll (ns). Raises OSError."""
+        """Return the longest wait of a thread since the last poll in nanoseconds. Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
@@ -71,7 +70,6 @@ class _Process:
         )
 
     def is_stopped(self) -> bool:
-        """Return True if a signal or a debugger stopped it; False if unreadable."""
         with suppress(OSError, IndexError):
             return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
         return False
@@ -86,7 +84,6 @@ class _Engine:
     longest: _Process | None = None
 
     def read(self) -> float | None:
-        """Return None if a process has ended or the kernel does not count waits."""
         if not self.processes:
             return None
         longest_ns, threads_max = 0, THREADS_MAX // len(self.processes)
@@ -101,13 +98,13 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Return None before vLLM 0.10.2, which sets no process title."""
+        """None with vLLM before 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """State T, or t in a debugger."""
+        """A process is stopped in state T, or t in a debugger."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
@@ -119,7 +116,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Follows one server's engines on this host. Call `observe` from the event loop."""
+    """Call `observe` from the event loop."""
 
     def __init__(
         self,
@@ -128,7 +125,6 @@ class CpuWaits:
         cgroupfs: Path = Path("/sys/fs/cgroup"),
         listing: ProcessListing | None = None,
     ) -> None:
-        """`listing`, of the same `procfs`, may be shared by many targets."""
         parts = urlsplit(url)
         self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
@@ -141,7 +137,6 @@ class CpuWaits:
         self.pids: frozenset[int] = frozenset()
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
-        """Return the waits so far; None if they cannot be read in time."""
         if self._busy or self._closed or observation.reading is None:
             return None
         if not self._engines and not self._is_search_due(observation.reading, time.monotonic()):
@@ -165,7 +160,7 @@ class CpuWaits:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # Use a daemon thread: reading the command line of a process stuck in the kernel may block.
+        # Only a daemon thread may block: a process stuck in the kernel blocks reading of its command line.
         if not threads.begin(work):
             self._busy = False
             return None
@@ -176,7 +171,6 @@ class CpuWaits:
             return None
 
     def read(self, observation: Observation, at_s: float) -> tuple[EngineCpu, ...] | None:
-        """`at_s`: monotonic."""
         reading = observation.reading
         if reading is None or not reading.engines:
             return None
@@ -189,7 +183,6 @@ class CpuWaits:
         return known or None
 
     def close(self) -> None:
-        """Close the open folders: now, or when the running poll ends."""
         self._closed = True
         if not self._busy:
             for name in list(self._engines):
@@ -230,7 +223,7 @@ class CpuWaits:
 
     def _sample(self, name: str, engine: _Engine, at_s: float) -> EngineCpu | None:
         if engine.read() is None:
-            if engine.has_ended():  # not merely unreadable: it may be back soon
+            if engine.has_ended():
                 self._search_due_s = min(self._search_due_s, at_s + LOST_SECONDS)
             self._engines.pop(name).close()
             return None
@@ -247,7 +240,7 @@ def _sought(reading: Reading) -> tuple[float | None, tuple[str, ...]]:
 
 
 def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
-    """Yield (thread, nanoseconds waited since its start), the main thread first. Raises OSError."""
+    """Yield each thread and the nanoseconds it has waited, the main thread first. Raises OSError."""
     tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         for thread in islice(os.listdir(tasks), threads_max):
@@ -258,7 +251,7 @@ def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """Return the nearest ancestor with a CPU limit; None if outside our view ("/../..")."""
+    """Return None if the cgroup is outside our view ("/../..")."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None
@@ -271,7 +264,6 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
 
 
 def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
-    """Return the periods of the CPU limit and the throttled periods."""
     if cgroup is None:
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""Follow an engine's log, also across rotations, and keep the failure it reports. A thread reads; the poll takes its last result."""
+"""Follow an engine's log in a thread, also across rotations, and keep the failure it reports."""
 
 import asyncio
 import os
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Read between two polls: some 50 ms of a thread. vLLM writes some kilobytes a second."""
+"""Reading this takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Read of a log that is older than the watcher: hours, for an engine that logs its requests."""
+"""An engine that logs its requests writes this in hours."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Kept as evidence before a restart: some thousand lines, including a traceback per worker."""
+"""The evidence before a restart is some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
-"""Longest root-cause line in an incident."""
 
 
 class EngineLog:
@@ -37,7 +36,7 @@ class EngineLog:
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # The import compiles hundreds of expressions (an eighth of start-up), and few watchers follow a log.
+        # Importing this takes an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -54,7 +53,6 @@ class EngineLog:
 
     @property
     def attention_backend(self) -> str | None:
-        """The attention kernels that the last start named."""
         return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
@@ -72,7 +70,6 @@ class EngineLog:
         return redacted(text).encode()
 
     def read_on(self) -> None:
-        """Start reading the new part in a thread, unless a read is running."""
         if self._busy or self._closed:
             return
         self._busy = True
@@ -93,7 +90,7 @@ class EngineLog:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._done, found)
 
-        # Use a daemon thread: a file on a lost network mount may block forever, and must not block our exit.
+        # Only a daemon thread may block: a lost network mount could do so forever, and must not block our exit.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
@@ -105,7 +102,6 @@ class EngineLog:
         self._found, self._busy = found, False
 
     def read(self) -> StartFailure | None:
-        """Read the new part in this thread and return the failure; after an OSError, the last one."""
         try:
             self._read_piece()
             self._problem = None
@@ -132,7 +128,7 @@ class EngineLog:
         self._reader.feed(piece)
         if len(piece) < budget and self._replaced():
             self._file.close()
-            self._file = None  # if the new one cannot be opened, the next poll tries again
+            self._file = None
             # A rotation is not a restart: keep the findings until a new start begins.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
@@ -151,11 +147,10 @@ class EngineLog:
         size = os.fstat(file.fileno()).st_size
         if from_end and size > BACKLOG_BYTES_MAX:
             file.seek(size - BACKLOG_BYTES_MAX)
-            file.readline(PIECE_BYTES_MAX)  # skip the partial first line
+            file.readline(PIECE_BYTES_MAX)
         return file
 
     def close(self) -> None:
-        """Close the file: now, or when the running read ends."""
         self._closed = True
         if self._file is not None and not self._busy:
             self._file.close()

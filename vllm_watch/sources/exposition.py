@@ -1,8 +1,7 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-Between two scrapes of a server only the numbers change. The rest of each line (its *head*) is learnt once, as a `Layout` that
-targets with the same series share. A body beyond the plain grammar (timestamps, exemplars, quoted names) goes to
-prometheus_client, whose results are the same (tests compare them).
+Only the numbers change between two scrapes, so the rest of each line (its *head*) is learnt once. A body beyond the plain
+grammar (timestamps, exemplars, quoted names) goes to prometheus_client, whose results are the same.
 """
 
 import re
@@ -17,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Twice the lines of a vLLM with 16 engines. Learning them takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half of these lines. Learning them takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Longest body passed to prometheus_client's parser: five times a vLLM's; takes about half a second."""
+"""This is five times a vLLM's body; prometheus_client takes half a second for it."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -60,7 +59,7 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of a body, in order. Immutable, shared by targets, hashed by identity."""
+    """The heads of a body, in order; targets share it."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -69,10 +68,7 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return the numbers in order of the series; None if the body has another layout.
-
-        `lazily`: check only the characters of the tails; converting one later may raise ValueError.
-        """
+        """Return None if the body has another layout. `lazily`: converting a tail later may raise ValueError."""
         heads = self.heads
         lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
@@ -107,7 +103,7 @@ class Layout:
             yield head[:-1].partition("{")[0]
 
     def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
-        """Yield each series with a wanted name, and its index. Equal strings are shared in memory."""
+        """Yield the index of each series with a wanted name, and the series. Equal strings are shared in memory."""
         one: dict[str, str] = {}
         samples = compress(self.heads, self._is_sample)
         for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
@@ -116,10 +112,7 @@ class Layout:
 
 
 class Exposition:
-    """A parsed body.
-
-    `values`: None if not converted yet. `tails`: the joined lines without their heads, if they have no spaces; `words`: as a list.
-    """
+    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if they have no spaces; `words`: as a list."""
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -137,7 +130,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body read by prometheus_client; never matches lines."""
+    """prometheus_client read this body; it never matches lines."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
@@ -176,7 +169,7 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Raises ExpositionError if the body is not in the format; TooManyLinesError if its layout is unknown and has over `lines_max` lines."""
+        """Raises ExpositionError, and TooManyLinesError if an unknown layout has over `lines_max` lines."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
@@ -210,7 +203,6 @@ class Parser:
 
 
 def _learn(lines: list[str]) -> Exposition:
-    """Replace `lines` by their heads in place, to save the memory of a second copy."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):

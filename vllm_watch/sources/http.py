@@ -1,4 +1,4 @@
-"""One bounded HTTP call and its outcome: the watcher's only way to talk to an engine."""
+"""Make bounded HTTP calls: the watcher's only way to talk to an engine."""
 
 import time
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
 async def post(
     session: Session, url: str, limits: Limits, headers: dict[str, str], body: bytes
 ) -> Answer:
-    """POST once, without redirects. Never raises for errors of the server or the network; an error keeps the beginning of its body."""
+    """POST once, without redirects. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     bounds = _bounds(limits, limits.timeout_seconds)
     reply = await session.ask("POST", url, headers, body, bounds)
@@ -108,7 +108,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return None if the redirect is invalid, too long or leaves the server: keys and trust end at the configured origin."""
+    """Return None if the redirect leaves the server: keys and trust end at the configured origin."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

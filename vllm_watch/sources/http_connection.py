@@ -1,4 +1,4 @@
-"""One connection to a server, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
+"""Hold one connection, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Kept of the body of a refused POST: a sentence or two."""
+"""This is enough for the reason of a refused POST."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -22,12 +22,12 @@ class Wanted(NamedTuple):
     """Limits of the response."""
 
     deadline_s: float  # of the loop's clock
-    seconds: float  # the whole time limit, for messages
+    seconds: float
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
-    """The outcome of a request. Not an exception: its traceback would keep the body until a collection."""
+    """An exception would keep the body in its traceback until a collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
@@ -41,11 +41,7 @@ class Reply(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection and its current request.
-
-    `room`: the receive buffer, shared by all connections of a loop. Without it asyncio allocates 256 kB per response, which
-    costs more than reading it.
-    """
+    """All connections of a loop share `room`, the receive buffer: asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -116,14 +112,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- called by asyncio
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS transports are
         self._transport = transport
         secure = transport.get_extra_info("ssl_object")
         self._tls_13 = secure is not None and secure.version() == "TLSv1.3"
-        transport.pause_reading()  # read nothing before the first request
+        transport.pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room
@@ -153,8 +147,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._end(self._broken_off())
         self._reader.close()
-
-    # --- end of a request
 
     def _done(self) -> None:
         reader = self._reader

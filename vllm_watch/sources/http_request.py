@@ -40,7 +40,7 @@ class Place(NamedTuple):
     origin: Origin
     target: str  # path and query
     host: str
-    authorization: str  # from the URL's user and password
+    authorization: str
 
 
 @lru_cache(PLACES_MAX)

@@ -1,4 +1,4 @@
-"""Parse HTTP/1.x responses incrementally, without I/O. llhttp (through httptools) has no limits: size limits are enforced here.
+"""Parse HTTP/1.x responses. llhttp (through httptools) has no size limits: they are enforced here.
 
 Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
 """
@@ -13,14 +13,14 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""For all heads of one response: servers send hundreds of bytes, proxies with long policies some thousands."""
+"""Servers send hundreds of bytes, proxies with long policies some thousands."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Heads of status 1xx before the response; one is usual (103)."""
+"""One head of status 1xx is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Everything but the body. One-byte chunks would cost us 40 bytes of memory per byte."""
+"""One-byte chunks would cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
@@ -40,14 +40,13 @@ class ResponseReader:
         self.expect(0)
 
     def expect(self, body_bytes_max: int, refusal_bytes_max: int = 0) -> None:
-        """`refusal_bytes_max` limits the body if the status is not 200."""
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case; duplicates are joined
         self.body_bytes = 0  # received, compressed
         self.complete = False
         self.trailing_data = False
         self.keep_alive = False
-        self.error: tuple[str, str] | None = None  # outcome and message
+        self.error: tuple[str, str] | None = None
         self.refusal_bytes_max = refusal_bytes_max
         self._body_bytes_left = body_bytes_max
         self._parts: list[bytes] = []
@@ -89,17 +88,13 @@ class ResponseReader:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
 
     def end(self) -> bool:
-        """Handle a clean end of the connection; return True if the response is complete."""
         known = "content-length" in self.headers or "transfer-encoding" in self.headers
         if self.status and not known:
             self.on_message_complete()
         return self.complete
 
     def body(self) -> bytes:
-        """Return the decompressed body, as far as received."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-
-    # --- called by llhttp
 
     def on_message_begin(self) -> None:
         self.trailing_data = self.trailing_data or self.complete
@@ -111,7 +106,7 @@ class ResponseReader:
             self._refuse(f"more than {HEADERS_MAX} headers")
         elif self._head_left < 0:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
-        elif not self.status:  # otherwise a trailer
+        elif not self.status:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
             # Joined duplicates of length or coding are invalid, and are refused.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
@@ -159,8 +154,6 @@ class ResponseReader:
         self.complete = True
         if self._unpack is not None and not self._unpack.eof:
             self._give_up("garbled", "the gzip body ends early")
-
-    # --- consequences
 
     def _frame(self, parser: HttpResponseParser) -> None:
         """RFC 9112, 6.3 and 9.3."""

@@ -1,7 +1,7 @@
-"""The state that HTTP calls share: reusable connections, addresses, TLS contexts.
+"""Share reusable connections, addresses and TLS contexts between HTTP calls.
 
-A GET is retried once, on a new connection, if a reused one was closed before a byte of the response came: servers close idle
-connections (uvicorn after 5 s). Other methods always use a new connection.
+Servers close idle connections (uvicorn after 5 s), so a GET is retried once if a reused one was closed before any byte of the
+response. Other methods always use a new connection.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""The server of a connection that is idle for longer is no longer polled."""
+"""By then the server is no longer polled."""
 
 KEPT_SECONDS = 5.0
 """Reusing an older connection would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""Head start of an address before the next is tried in parallel (RFC 8305, 8)."""
+"""RFC 8305, 8: the next address is tried in parallel after this time."""
 
 ROOM_BYTES = 256 << 10
 """More than a usual /metrics, so one turn of the loop suffices."""
@@ -37,7 +37,7 @@ _CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next, with TL
 
 
 class Bounds(NamedTuple):
-    """Limits of one call; `seconds` lasts until the last byte."""
+    """`seconds` lasts until the last byte."""
 
     connect_seconds: float
     seconds: float
@@ -51,8 +51,6 @@ class _To(NamedTuple):
 
 
 class _Seat:
-    """A permit for one open connection."""
-
     def __init__(self, seats: asyncio.Semaphore) -> None:
         self._seats: asyncio.Semaphore | None = seats
 
@@ -63,7 +61,7 @@ class _Seat:
 
 
 class Session:
-    """An HTTP client for one event loop. If `connections_max` are open, a call replaces an idle connection, or waits."""
+    """If `connections_max` are open, a call replaces an idle connection, or waits."""
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
@@ -71,7 +69,7 @@ class Session:
         self._waiting = 0
         self._names = names if names is not None else Names()
         self._trust = Trust()
-        self._idle: dict[_To, list[Connection]] = {}  # the last used is last
+        self._idle: dict[_To, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._closed = False
         self._room = memoryview(bytearray(ROOM_BYTES))
@@ -87,7 +85,6 @@ class Session:
         return len(self._open)
 
     async def close(self) -> None:
-        """Close every connection; running calls fail."""
         self._closed = True
         self._names.close()
         for connection in list(self._open):
@@ -176,8 +173,6 @@ class Session:
             kept.remove(connection)
         if not kept:
             self._idle.pop(to, None)
-
-    # --- connecting
 
     async def _connected(
         self, to: _To, seconds: float, wanted: Wanted, seat: _Seat

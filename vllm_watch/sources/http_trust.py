@@ -14,10 +14,9 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Shortest time between reloads of the system's CAs: they may have been unreadable for lack of a file descriptor."""
+"""The system's CAs may have been unreadable for lack of a file descriptor, so they are reloaded at most this often."""
 
 CHECK_SECONDS = 5.0
-"""Interval at which files are checked for changes when connections are made."""
 
 CONTEXTS_MAX = 200
 """A system's CAs take a megabyte per context."""
@@ -51,7 +50,7 @@ class Trust:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # Check in the background: threads may be busy resolving names, and this context still works.
+                # Threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)
@@ -62,7 +61,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Reload the system's CAs after a failed handshake: their change shows in no stamp."""
+        """A change of the system's CAs shows in no stamp."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

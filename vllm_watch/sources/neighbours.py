@@ -24,7 +24,7 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Other vLLM servers on the host of a target that refuses connections. Searched twice a minute at most."""
+    """Names other vLLM servers if a target refuses connections. They are searched for twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
@@ -33,14 +33,12 @@ class Neighbours:
         self._answered: set[str] = set()  # URLs of local targets, until they refuse
 
     def answered(self, url: str) -> None:
-        """Note that a local target answered."""
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers found here to the call's error.
+        """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        Return it unchanged if the target's own process is visible, or if servers answer whose processes are not visible: a
-        container without the host's PIDs sees none.
+        A container without the host's PIDs sees no process, so servers that answer and are not visible prevent it, too.
         """
         self._answered.discard(url)
         now_s = time.monotonic()
@@ -62,7 +60,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers; uncertain ones are asked unless `known`. None: the processes could not be read in time."""
+    """Return the running servers, or None if the processes could not be read in time. Uncertain ones are asked unless `known`."""
     found = await _search(listing, procfs)
     if found is None:
         return None

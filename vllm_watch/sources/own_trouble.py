@@ -1,4 +1,4 @@
-"""Recognize failed calls that are this host's fault: mistaken for silent engines, they would page for every engine at once."""
+"""Recognize failed calls that are this host's fault: mistaken for silent engines, they would page for every engine."""
 
 import errno
 import os
@@ -8,8 +8,7 @@ OUTCOME = "watcher"
 """One of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout that fires later than this, and later than this share of its length, is not trusted: a running loop's
-timers are late by milliseconds, p99 below half a second with 1,000 targets."""
+"""A later timeout is not trusted: a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -32,7 +31,7 @@ def of_error(error: BaseException) -> str | None:
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # The resolver needs a descriptor, and reports the lack of one as an unknown name.
+        # The resolver reports the lack of a descriptor as an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 

@@ -1,4 +1,4 @@
-"""Pick a field out of a body's numbers. Positions are resolved once per layout, so that each read is cheap."""
+"""Pick a field out of a body's numbers, by positions resolved once per layout."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ LABEL_VALUES_MAX = 64
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Per histogram; vLLM's have 40 at most. Those of each scrape are kept for a window of minutes."""
+"""vLLM's histograms have 40 at most. Those of each scrape are kept for minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
@@ -26,7 +26,7 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """One series. Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
+    """Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -129,7 +129,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """`scale` multiplies the bounds and the sum. Without `buckets` only count, sum and bounds are read."""
+    """Without `buckets` only count, sum and bounds are read. `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

@@ -1,9 +1,8 @@
 """Identify the PID namespace of a procfs tree: a PID in /proc is valid only in the tree's own namespace.
 
 - /proc/self/ns/pid is *our* namespace in any tree; the initial one (the host's) has a fixed inode.
-- NSpid of `self` lists our PID from the tree's namespace down to ours: one entry means that the tree shows our namespace, and
-  no `self` at all that we are not in it.
-- kthreadd exists in the initial namespace only, as process 2; a container cannot fake its kernel thread flag in `stat`.
+- NSpid of `self` lists our PID from the tree's namespace down to ours; without `self` we are not in it.
+- kthreadd is process 2 of the initial namespace only; a container cannot fake its kernel thread flag.
 Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
 """
 
@@ -25,7 +24,7 @@ class PidNamespace:
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """Inspect the tree; an unreadable file proves nothing."""
+    """An unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:

@@ -1,4 +1,4 @@
-"""Parse the per-process files of /proc. Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c."""
+"""Parse /proc/PID files. Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c."""
 
 from dataclasses import dataclass
 
@@ -28,9 +28,9 @@ class Status:
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """Return None if the file is cut off or empty (the process was just reaped).
+    """Return None if the process was just reaped.
 
-    A process name may contain spaces, parentheses and newlines. It ends at the last closing parenthesis: only numbers follow.
+    A process name may contain spaces and parentheses. It ends at the last closing parenthesis: only numbers follow.
     """
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()
@@ -50,7 +50,7 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_cmdline(text: bytes) -> tuple[str, ...]:
-    """Return () for zombies and kernel threads. Trailing NULs, which a process title leaves in place of arguments, are dropped."""
+    """Return () for zombies and kernel threads. A process title leaves trailing NULs, which are dropped."""
     stripped = text.rstrip(b"\0")
     return (
         tuple(part.decode(errors="replace") for part in stripped.split(b"\0")) if stripped else ()

@@ -1,4 +1,4 @@
-"""List all processes of this host once for concurrent callers: a thousand targets search for their processes once a minute."""
+"""List all processes of this host once for concurrent callers: a thousand targets search once a minute."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ class ProcessListing:
         self._listed_s = float("-inf")
 
     def processes(self, at_s: float) -> dict[int, ProcessFacts]:
-        """Return processes by PID, at most FRESH_SECONDS old at `at_s` (monotonic); empty if unreadable."""
+        """`at_s`: monotonic. Return nothing if unreadable."""
         with self._lock:
             if at_s - self._listed_s > FRESH_SECONDS:
                 self._listed, self._listed_s = self._list(), at_s

@@ -1,4 +1,4 @@
-"""Recognize the metrics of products other than vLLM by the names of their series."""
+"""Recognize the metrics of products other than vLLM."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Turn a /metrics body into a Reading. Fields are bound to positions once per layout (see `exposition`), for all targets with that layout."""
+"""Turn a /metrics body into a Reading. Fields are bound to positions once per layout (see `exposition`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -53,19 +53,17 @@ _READ |= {
     *_CREATED,
 }
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
-"""An unrelated body may have thousands of other names."""
 
 _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
 ) | {field.label for field in FIELDS.values()}
-"""Labels kept of series other than info metrics."""
 
 
 class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only `samples.engine.JUDGED`; of a known layout's other numbers, check only the characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
         self._parser = Parser()
         self._judged_only = judged_only
         self.lines: Lines | None = None
@@ -96,7 +94,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    """How to build an engine's sample: constants, plain numbers with their positions, and the rest."""
+    """An engine's sample consists of constants, plain numbers with their positions, and the rest."""
 
     fixed: dict[str, Any]
     plain: tuple[str, ...]
@@ -112,8 +110,6 @@ class _EngineBinding:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """How to build a Reading from the numbers of one layout."""
-
     of_values: Callable[[Values], tuple[float, ...]]
     of_words: Callable[[list[str]], tuple[str, ...]]
     engines: tuple[_EngineBinding, ...]
@@ -140,7 +136,7 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """A sequence that records which indices are read."""
+    """Record which indices are read."""
 
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)
@@ -233,7 +229,7 @@ class _engine_keys:  # noqa: N801 - a function with two results
         replicas = {row.label("ReplicaId") for row in rows} - {None}
         # Ray's agent answers for every replica on its node.
         self._by_replica = len(replicas) > 1
-        # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last: those are not visible.
+        # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
