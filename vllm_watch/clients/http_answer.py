@@ -1,4 +1,4 @@
-"""Read HTTP bodies to their end, within a size limit: a single read returns only a part. `tests/test_one_way_to_read.py` finds other reads."""
+"""Read HTTP bodies to their end, within a size limit. `tests/test_one_way_to_read.py` finds other reads."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the whole body. The caller limits the time. Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if it is incomplete."""
+    """The caller limits the time. Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -35,7 +35,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
+    """Return what `seconds` brought of the body, up to `bytes_max`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -49,7 +49,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream as they come, without a truncated last one. Raises TooLongError for a line over `bytes_max`."""
+    """Yield the lines of a stream as they come, without a truncated last one. Raises TooLongError for a longer line."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")

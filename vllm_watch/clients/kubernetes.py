@@ -1,7 +1,7 @@
-"""A client of the Kubernetes API server: REST calls and watches, bounded in time and size.
+"""Call the Kubernetes API server, bounded in time and size.
 
-The pod's credentials are read again for each call, because tokens are rotated. Each call has its own connection, because
-calls are minutes apart. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+Tokens are rotated, so the pod's credentials are read again for each call. Calls are minutes apart, so each has its own
+connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
 import asyncio
@@ -22,16 +22,15 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Limit of a call, including connecting: the API server answers in milliseconds, and callers retry."""
+"""The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than a call's limit, so that a call that timed out was sent."""
+"""This is shorter than a call's limit, so that a call that timed out was sent."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """A pod or a Lease takes some KB; the pod list of a large namespace one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Mount of a pod's token, certificate and namespace."""
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -39,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Handles an event; returns False to stop the watch."""
+"""Return False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -56,7 +55,7 @@ class Answer(NamedTuple):
     """The API server's response, including 4xx and 5xx."""
 
     status: int
-    document: dict[str, Any]  # empty if the body was not a JSON object
+    document: dict[str, Any]
     retry_after_seconds: float | None = None  # requested with 429 and 503
 
     @property
@@ -70,7 +69,7 @@ class Answer(NamedTuple):
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object's part, such as its metadata; empty if missing or not an object."""
+    """Return the part, such as its metadata; empty if missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -86,7 +85,7 @@ class Access:
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the access of a pod's own service account. Raises KubernetesError outside a pod, or without a token."""
+    """Return the access of a pod's own service account. Raises KubernetesError if there is none."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -116,7 +115,6 @@ class Api:
     """Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
-        """Hooks have `session` in `Tools.session`."""
         self.access = access
         self._session = session
 
@@ -134,16 +132,15 @@ class Api:
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
-        """`document`: a merge patch."""
         return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch: pass each event to `take` until it returns False or the server ends the stream; then the answer is empty.
+        """Pass each event to `take` until it returns False or the server ends the stream; then the answer is empty.
 
-        `seconds`: the requested duration; a connection that lasts CALL_SECONDS longer is dead. Raises KubernetesError also if
-        the stream breaks off or is not a stream of events.
+        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the stream
+        breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -219,7 +216,6 @@ def _content(file: Path) -> str:
 
 
 async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    """Raises ValueError for an invalid line."""
     async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
         async for line in lines:
             event = json_text.read(line)

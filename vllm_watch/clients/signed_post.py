@@ -1,4 +1,4 @@
-"""Send a signed POST of JSON for the webhook hook and notifier. The caller decides on retries: a restart must never be requested twice."""
+"""Send a signed POST of JSON for the webhook hook and notifier, and leave retries to them."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""Age of a timestamp that receivers should accept: clocks differ, and a queue delays requests."""
+"""Receivers should accept a timestamp of this age: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -45,14 +45,14 @@ class Posted:
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without proxies and passwords from the environment."""
+    """Take no cookies, and no proxies and passwords from the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the file's content, stripped. Raises WatchError, which names `key`."""
+    """Raises WatchError, which names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -65,7 +65,7 @@ def read_secret(file: Path, key: str) -> bytes:
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Return the headers of a POST with this idempotency key, signed if there is a secret."""
+    """Sign if there is a secret; `key`: the idempotency key."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -81,7 +81,7 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
 
 
 def origin(url: str) -> str:
-    """Return the part of a URL without secrets: query and path may hold a token."""
+    """Leave out query and path, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 

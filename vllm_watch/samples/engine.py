@@ -1,4 +1,4 @@
-"""One vLLM engine as in its /metrics: every field that any vLLM has offered, or None."""
+"""Hold the fields of one vLLM engine's /metrics: every one that any vLLM has offered, or None."""
 
 from collections.abc import Mapping
 
@@ -21,10 +21,10 @@ class Histogram:
 
 @record
 class EngineSample:
-    """Gauges, counters since start (no unit: a count) and histograms of one engine.
+    """Gauges, counters since start and histograms of one engine.
 
-    `None`: this engine does not offer the field (its version lacks it, or the feature is off), which differs from 0. A field
-    without an `engine` label in vLLM (http, cache_config_info of old versions) is repeated on each engine.
+    `None`: this engine does not offer the field, which differs from 0. A field without an `engine` label in vLLM (http,
+    cache_config_info of old versions) is repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
@@ -33,8 +33,8 @@ class EngineSample:
     requests_waiting: float | None = None
     requests_waiting_by_reason: Labelled | None = None
     requests_swapped: float | None = None
-    kv_cache_usage: float | None = None  # ratio
-    cpu_cache_usage: float | None = None  # ratio
+    kv_cache_usage: float | None = None
+    cpu_cache_usage: float | None = None
     preemptions: float | None = None
     engine_sleep_state: Labelled | None = None  # 1: awake, weights_offloaded, discard_all
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
@@ -69,7 +69,7 @@ class EngineSample:
     request_params_max_tokens: Histogram | None = None
     request_num_preemptions: Histogram | None = None
     request_prefill_kv_computed_tokens: Histogram | None = None
-    prefix_cache_hit_rate: float | None = None  # ratio; -1 if prefix caching is off (V0)
+    prefix_cache_hit_rate: float | None = None  # -1 if prefix caching is off (V0)
     cpu_prefix_cache_hit_rate: float | None = None
     prefix_cache_queries: float | None = None  # blocks up to vLLM 0.8.5.post1, tokens from 0.9.0
     prefix_cache_hits: float | None = None
@@ -99,7 +99,7 @@ class EngineSample:
     estimated_write_bytes_per_gpu: float | None = None
     avg_prompt_throughput: float | None = None
     avg_generation_throughput: float | None = None
-    http_responses: Labelled | None = None  # by status class, over all handlers
+    http_responses: Labelled | None = None  # over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = None  # Unix seconds; of the API server
     created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
@@ -116,7 +116,7 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""The fields used by anything but `vllm-watch read`. Only these are read of a watched engine, because the other histograms are half of a sample."""
+"""Only these are read of a watched engine, because the other histograms are half of a sample; `vllm-watch read` reads all."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""

@@ -15,7 +15,6 @@ class StartFailure:
     sentence: str = ""  # not published
 
     def published(self) -> Mapping[str, object]:
-        """Return the fields for the status and recordings."""
         return {
             "class": self.failure,
             "deterministic": self.deterministic,

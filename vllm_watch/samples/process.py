@@ -28,5 +28,4 @@ class ProcessSample:
 
     @property
     def pid_here(self) -> int:
-        """PID as in our /proc, if known: NVML may report the host's."""
         return self.pid_local or self.pid

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""A vLLM with 16 engines has half of these lines. Learning them takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half as many lines. Learning them takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
 """vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
@@ -130,7 +130,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """prometheus_client read this body; it never matches lines."""
+    """The series of a body that prometheus_client read."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")

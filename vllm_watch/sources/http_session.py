@@ -22,7 +22,7 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""By then the server is no longer polled."""
+"""The server of a connection that is idle for longer is no longer polled."""
 
 KEPT_SECONDS = 5.0
 """Reusing an older connection would pin us to one process of a server while others may hang."""

@@ -38,7 +38,7 @@ class Neighbours:
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        A container without the host's PIDs sees no process, so servers that answer and are not visible prevent it, too.
+        It stays as it is, too, if servers answer whose processes are not visible (a container without the host's PIDs).
         """
         self._answered.discard(url)
         now_s = time.monotonic()

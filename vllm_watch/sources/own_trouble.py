@@ -8,7 +8,7 @@ OUTCOME = "watcher"
 """One of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A later timeout is not trusted: a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets."""
+"""A timeout that fires later than this, and than this share of its length, is not trusted: a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",

@@ -1,4 +1,4 @@
-"""Read and write trace files: gzip or plain text, one observation per line. The writer's file is a chain of gzip members, so the older half can be cut off."""
+"""Read and write trace files, gzip or plain text. The written file is a chain of gzip members, so the older half can be cut off."""
 
 import gzip
 import json
@@ -24,15 +24,15 @@ BLANK_LINES_MAX = 10_000
 """A few kilobytes of gzip can unpack to millions."""
 
 TARGETS_MAX = 1000
-"""Per recording: each target costs some 20 kB of memory, however short its lines."""
+"""Each target costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
 _MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
-_LEVEL = 6  # 0.5 ms for a body of 55 KB
+_LEVEL = 6
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest line first, without a truncated last line or gzip end. Raises RecordingError."""
+    """Read a trace without a truncated last line or gzip end. Raises RecordingError."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
-            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet; it may become gzip
+            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet
                 return
             is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                     cause = f"{path}, line {number}: longer than {_LINE_BYTES_MAX >> 20} MiB"
                     raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
                 yield line
-    except EOFError:  # truncated gzip: the rest was never written
+    except EOFError:
         return
     except (gzip.BadGzipFile, zlib.error) as error:
         cause = f"{path}, line {number + 1}: damaged gzip data ({error})"
@@ -110,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """Parse the metrics text; as in a live scrape, an invalid one makes the outcome `garbled`."""
+    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -147,9 +147,9 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file of at most `bytes_max`. A killed process loses nothing but the gzip trailer.
+    """Appends lines to one gzip file; for each cut a second file of half the size exists.
 
-    While the older half is cut off, a second file of half the size exists.
+    A killed process loses nothing but the gzip trailer.
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:

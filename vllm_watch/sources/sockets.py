@@ -25,7 +25,7 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """Return the sockets in a folder like /proc/net or /proc/PID/net; none if it is gone. Raises PermissionError."""
+    """Return the sockets in a folder like /proc/PID/net; none if it is gone. Raises PermissionError."""
     found = []
     for table in ("tcp", "tcp6"):
         for line in lines(net / table)[1:]:
@@ -50,7 +50,7 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a /proc file; none if it does not exist. Raises PermissionError."""
+    """Return no lines if the file does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()
@@ -61,7 +61,7 @@ def lines(path: Path) -> list[str]:
 
 
 def local_v4(net: Path) -> set[str]:
-    """Return the IPv4 addresses of the network namespace. Raises PermissionError."""
+    """Raises PermissionError."""
     found: set[str] = set()
     last = ""
     for line in lines(net / "fib_trie"):
@@ -74,7 +74,7 @@ def local_v4(net: Path) -> set[str]:
 
 
 def local_v6(net: Path) -> set[str]:
-    """Return the IPv6 addresses of the network namespace. Raises PermissionError."""
+    """Raises PermissionError."""
     return {
         str(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
         for line in lines(net / "if_inet6")

@@ -1,4 +1,4 @@
-"""Keep packed pieces of recordings on disk. One worker thread does one job at a time, so a read returns the data as of its request."""
+"""Keep packed pieces of recordings on disk. The worker thread does one job at a time, so a read returns the data as of its request."""
 
 import os
 import queue
@@ -15,7 +15,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at the same time; pieces beyond this backlog are not written.
+# A thousand targets may send a piece at the same time; beyond this backlog pieces are not written.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
@@ -36,14 +36,13 @@ class Spool:
     """A folder with one file per recording."""
 
     def __init__(self, folder: Path) -> None:
-        """Start emptying the folder of an earlier process' files."""
         self._folder = folder
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writes: deque[tuple[Future[None], Chunk]] = deque()
         self._pending_bytes = 0
         self._files = 0
         self._failing = False
-        # A daemon thread: a hung disk must not keep the process from ending.
+        # Only a daemon thread lets the process end if the disk hangs.
         self._thread = threading.Thread(target=self._work, name="flight-recorder", daemon=True)
         self._thread.start()
         self._submit(self._empty_folder)
@@ -60,7 +59,6 @@ class Spool:
             self._writes.append((self._submit(partial(_write, file, chunk, offset)), chunk))
 
     def free_written(self) -> None:
-        """Free the memory of pieces written since the last call."""
         while self._writes and self._writes[0][0].done():
             future, chunk = self._writes.popleft()
             self._pending_bytes -= chunk.length
@@ -129,7 +127,7 @@ class Spool:
 
 def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
-    if packed is None:  # dropped while queued
+    if packed is None:
         return
     refuse_odd(file.parent)
     descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""CPU waits in a trace: a list with one object per engine, without unknown values."""
+"""Convert the CPU waits of a trace: a list with one object per engine, without unknown values."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def _number(entry: dict[str, Any], key: str) -> float | None:
 
 
 def to_json(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
-    """Return the key `cpu` with its value; empty if unknown."""
+    """Return no key if the waits are unknown."""
     if samples is None:
         return {}
     names = EngineCpu.__slots__

@@ -1,4 +1,4 @@
-"""Convert GpuSample to JSON objects and back. Process types become nvidia-smi's letters (C, G, M), as in other tools."""
+"""Convert GpuSample to JSON objects and back. Process types become nvidia-smi's letters (C, G, M)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

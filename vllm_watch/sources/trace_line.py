@@ -1,4 +1,4 @@
-"""One line of a trace: an observation as JSON, with the raw metrics text. The format is a contract with other programs; readers skip unknown keys."""
+"""Convert an observation to a line of JSON and back. Other programs read the format; unknown keys are skipped."""
 
 import json
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# The first match in a client's error text wins. aiohttp writes "ssl:default" into all of its connection errors, so
-# TLS is recognized by text that only TLS failures have.
+# The first match wins. aiohttp writes "ssl:default" into all of its connection errors, so TLS has its own words.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -36,7 +35,7 @@ _OUTCOME_OF_ERROR = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObservation:
-    """A parsed line; `metrics` is still text. `None`: null or missing, so unknown."""
+    """A parsed line. `None`: null or missing, so unknown."""
 
     t: float  # Unix seconds
     target: str  # URL; "" if the line has none
@@ -58,7 +57,7 @@ class RawObservation:
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""Facts from paths other than /metrics."""
+"""These come from paths other than /metrics."""
 
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 
@@ -180,7 +179,7 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """`target` replaces a name by its URL. Credentials in URLs and error texts are redacted."""
+    """`target` replaces the observation's own. Credentials in URLs and error texts are redacted."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)

@@ -1,4 +1,4 @@
-"""Poll one vLLM server over HTTP. Every call is a bounded GET, because vLLM's endpoints that change the engine need POST."""
+"""Poll one vLLM server over HTTP, with bounded GETs only: vLLM's endpoints that change the engine need POST."""
 
 import asyncio
 import time
@@ -25,10 +25,10 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Version and models are read at this interval: LoRA adapters may change without a restart."""
+"""LoRA adapters may change without a restart, so version and models are read again."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop: learning its series may take half a second at each poll."""
+"""Learning the series of a longer body may take half a second, so it is parsed outside the event loop."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -56,7 +56,7 @@ class ScrapeLimits(Protocol):
 
 
 class Look(NamedTuple):
-    """One poll: the observation, the raw body for recordings, and each call by source."""
+    """One poll, with the raw body for recordings and each call by source."""
 
     observation: Observation
     body: str | None
@@ -65,7 +65,7 @@ class Look(NamedTuple):
 
 
 class VllmSource:
-    """Polls one server. Polls must not overlap."""
+    """Polls must not overlap."""
 
     def __init__(
         self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
@@ -79,7 +79,7 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        # Compression pays off only between machines. A local server may also use this host's GPUs.
+        # Compression pays off only between machines.
         self.local = is_loopback(urlsplit(target.url).hostname or "")
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
@@ -94,7 +94,7 @@ class VllmSource:
         self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Poll once. The observation's time is when the metrics arrived, or failed."""
+        """The observation's time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
@@ -110,7 +110,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # If no engine makes progress, check at once if it sleeps or is paused.
+            # An engine that makes no progress may sleep or be paused: check at once.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -122,7 +122,7 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Pass the lines on: to keep them until the next poll costs 40 kB per target.
+        # Keeping the lines until the next poll would cost 40 kB per target.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -133,7 +133,7 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # The counters are as old as the response: a busy server answers late, and a response may wait to be read.
+        # A busy server answers late, and a response may wait to be read: the counters are as old as the response.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
@@ -221,7 +221,7 @@ class VllmSource:
         )
         for name, call in zip(asked, calls, strict=True):
             if call.status in _NO_SUCH_PATH:
-                del self._switches[name]  # this version lacks it, or it is not enabled
+                del self._switches[name]
             if name == "recovering" and call.outcome != "ok":
                 self._known.pop(name, None)
         return [("sleep", call) for call in calls if call.outcome != "http"]
@@ -262,12 +262,12 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, which JSON allows and UTF-8 does not, and redact our own API key."""
+    """JSON allows lone surrogates, UTF-8 does not. Our own API key is redacted."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 
 def _recovering(document: Any) -> Mapping[str, Any]:
-    """Parse /fault_tolerance/status (vLLM 0.32+). An engine with status `dead` (executor gone) cannot recover."""
+    """vLLM 0.32+. An engine with status `dead` (executor gone) cannot recover."""
     faults = [
         f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
         for each in document["engines"][:_FAULTS_MAX]

@@ -1,7 +1,7 @@
-"""Map each field to every name that vLLM has used for it, newest first; the first one that a body has is read.
+"""Map each field to every name that vLLM has used for it, newest first; the first one in a body is read.
 
 Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
-`vllm/v1/metrics/loggers.py` and nearby files for V1). In the notes, "V0 to 0.10.2" is inclusive.
+`vllm/v1/metrics/loggers.py` and nearby files for V1). "V0 to 0.10.2" is inclusive.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ class Kind(Enum):
     MAX = "max"  # ratios cannot be added
     HISTOGRAM = "histogram"
     LABELLED = "labelled"
-    FAMILIES = "families"  # one number per name present: its own, or its histogram's count
+    FAMILIES = "families"  # its own number, or its histogram's count
     INFO = "info"  # the labels of the series with the highest value (vLLM: a time)
 
 
@@ -222,7 +222,7 @@ _SANITIZED = "ray_vllm_"
 def canonical(name: str) -> str:
     """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent adds the prefix `ray_`, and from vLLM 0.11.0 Ray gets the name without the colon.
+    Ray's agent adds the prefix `ray_`; from vLLM 0.11.0 it gets the name without the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -242,7 +242,7 @@ _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in fi
 
 
 def is_nim(names: Collection[str]) -> bool:
-    """Return True for an NVIDIA NIM, which exports vLLM's names without their prefix."""
+    """An NVIDIA NIM exports vLLM's names without their prefix."""
     return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Explain an unexpected answer to a scrape in a sentence with its remedy, for the log, the page and the commands."""
+"""Explain an unexpected answer to a scrape in a sentence with its remedy."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ async def ask(
     session: Session, url: str, limits: http.Limits, headers: dict[str, str],
     key_file: Path | None = None, *, known: bool = False,
 ) -> http.Answer:  # fmt: skip
-    """GET /metrics; explain a failed call. The API key is sent only after a 401 or 403.
+    """GET /metrics; send the API key only after a 401 or 403, and explain a failed call.
 
     `known`: the server has answered before, so a disconnect is not probed for TLS.
     """
@@ -65,7 +65,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 
 def read_key(path: Path) -> str:
-    """Read the bearer key, which may change while we run. Raises OSError."""
+    """The key may change while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
     redact_always(key)
@@ -99,7 +99,6 @@ def _explain(answer: http.Answer) -> str | None:
 
 
 async def _speaks_tls(url: str) -> bool:
-    """Return True if a server that closed our plain connection accepts a TLS handshake."""
     parts = urlsplit(url)
     if parts.scheme != "http":
         return False
