@@ -1,4 +1,4 @@
-"""Hold the latest results: the daemon writes, every view reads. One event loop, no waits, no locks."""
+"""Hold the latest results, which the daemon writes and every view reads, in one event loop without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +24,9 @@ from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 BEFORE_SECONDS = 120.0
-"""How much of a chart precedes the incident."""
 
 FROZEN_ENGINES_MAX = 4
-"""A whole server's incident keeps this many charts, 4.3 KB each."""
+"""A whole server's incident keeps charts of 4.3 KB each."""
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class TargetEntry:
 
     target: Target
     interval_seconds: float
-    signals: TargetSignals | None = None  # None: not scraped yet
+    signals: TargetSignals | None = None
     looked: Looked | None = None
     late_seconds: float | None = None  # against the schedule
     sources: dict[str, SourceHealth] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Past:
 
 
 class Board:
-    """`window_seconds`: the window of rates and quantiles (shown, not used)."""
+    """`window_seconds` is only shown: the window of rates and quantiles."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
@@ -70,7 +69,7 @@ class Board:
         self.external_url: str | None = None
         self.links: Mapping[str, str] = {}  # name → URL template
         self.store: StoreHealth | None = None  # None: no state folder
-        self.web: WebHealth | None = None  # None: no web configuration
+        self.web: WebHealth | None = None
         self.takes_tokens = False
         self.nothing_watched: str | None = None
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
@@ -81,7 +80,7 @@ class Board:
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
-        """Incidents of this host's GPUs."""
+        """This holds incidents of the host's GPUs."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -100,7 +99,6 @@ class Board:
         self.listeners.mark(changed=target.name)
 
     def remove_target(self, name: str) -> None:
-        """Remove a target whose incidents have ended; unknown names are ignored."""
         if self._targets.pop(name, None) is not None:
             self.listeners.mark(gone=name)
 
@@ -114,10 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Publish one scrape's results, unless the target was removed meanwhile.
-
-        `incidents` are the target's open ones; `events` may be of other targets, too. `late_seconds`: None if unscheduled.
-        """
+        """`incidents` are the target's open ones; `events` may be of other targets, too. `late_seconds`: None if unscheduled."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -210,7 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """GPUs missing from the reading are dropped with their counts, unless its `gpus` is None. `incidents` are the host's open ones."""
+        """Drop the counts of GPUs that are missing from the reading, unless its `gpus` is None."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -226,7 +221,7 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """Count one finished call. `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
+        """`target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
         if not target:
             sources = self.host_sources
         elif (entry := self._targets.get(target)) is not None:
@@ -237,7 +232,7 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Subscribe until `unlisten`. Raises TooManyListenersError."""
+        """Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:

@@ -1,4 +1,4 @@
-"""Hold a target's last 24 hours: the worst state in each of CELLS spans. A span is healthy only if seen healthy for half of it."""
+"""Hold a target's worst state in each of CELLS spans. A span is healthy only if it was for half of its time."""
 
 from array import array
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from vllm_watch.signals.records import TargetSignals
 CELLS = 96
 CELL_SECONDS = 900.0
 STATES = ("unknown", "healthy", "warning", "critical", "down")
-"""Worst last."""
+"""In order of severity."""
 
 _UNKNOWN, _HEALTHY, _WARNING, _CRITICAL, _DOWN = range(len(STATES))
 _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the index into STATES; down, starting or unknown targets are healthy only after an answer."""
+    """Return the index into STATES. Only an answer makes a target healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# no_driver is an answer, so not an error; but gave no reading, so not a success.
+# A missing driver is neither an error nor a reading.
 _NEITHER = frozenset({"no_driver"})
 
 
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count lost entries of the charts' file; the state file reports failed writes of both."""
+        """Failed writes are counted for the state file only."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
@@ -63,7 +63,6 @@ class WebHealth:
 
     @property
     def because(self) -> str | None:
-        """Return why an older configuration is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"

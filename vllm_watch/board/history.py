@@ -1,4 +1,4 @@
-"""Keep the last hours of one engine's charted signals: for each of SPANS, POINTS points of eight 32-bit floats with times (4.8 KB)."""
+"""Keep the last hours of one engine's charted signals, in 4.8 KB for each of SPANS."""
 
 import copy
 import math
@@ -28,7 +28,6 @@ POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
-"""Data with another format tag is not read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
@@ -93,13 +92,12 @@ class Ring:
         self._times = array("d")
         self._values = array("f")
         self._known = [0] * len(CHARTED)  # values in the newest point
-        self._next = 0  # next index of a full ring
+        self._next = 0
 
     def frozen(self) -> "Ring":
         return copy.deepcopy(self)
 
     def export(self) -> bytes:
-        """Return the number of points, times and values, oldest first."""
         width, first = len(CHARTED), self._next
         times = self._times[first:] + self._times[:first]
         values = self._values[first * width :] + self._values[: first * width]
@@ -121,7 +119,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """`values`: in the order of CHARTED; NaN is unknown."""
+        """NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -168,5 +166,5 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """NaN is unknown; infinities cannot be drawn."""
+    """Infinities cannot be drawn."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

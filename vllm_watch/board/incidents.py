@@ -1,4 +1,4 @@
-"""Open incidents, recently ended ones, and counts."""
+"""Hold open incidents, recently ended ones, and counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class TargetIncidents:
 
 
 class Incidents:
-    """All open incidents, and the last RESOLVED_MAX ended."""
+    """The last RESOLVED_MAX ended incidents are kept."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}
@@ -47,7 +47,6 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """The oldest end comes first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)
@@ -65,7 +64,6 @@ class Incidents:
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """Return None if the incident is unknown or ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:

@@ -1,4 +1,4 @@
-"""Restarts per target. The fields are the API's keys; a gate is a check of the guard."""
+"""Describe restarts per target in the API's keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Gate:
 class Waiting:
     """One restart request and its last decision."""
 
-    trigger: str  # "incident" | "schedule" | "alertmanager"
+    trigger: str
     reason: str
     asked_timestamp_seconds: float
     incident_id: str | None = None
@@ -44,7 +44,7 @@ class AttemptShown:
     reason: str
     actor: str
     hook: str
-    text: str  # progress or result
+    text: str
     began_timestamp_seconds: float
     called_timestamp_seconds: float | None = None
     ended_timestamp_seconds: float | None = None
@@ -73,9 +73,7 @@ class RestartPlan:
     past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = (
-        None  # why the journal cannot be written: nothing is restarted then
-    )
+    journal_trouble: str | None = None  # nothing is restarted then
     breaker: str | None = None  # why only an operator may retry
     budget_remaining: int | None = None  # of the target's group; None: unknown
     payoff_ratio: float | None = None  # of the last measured restart
@@ -92,7 +90,7 @@ class RestartCounts:
 
 @dataclass(slots=True)
 class RestartState:
-    """State of the whole watcher."""
+    """The state of the whole watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None

@@ -1,4 +1,4 @@
-"""Collect changes of the board until a listener reads them. Sets of names bound the memory, and a reader always gets the newest state."""
+"""Collect changes of the board until a listener reads them, in sets of names to bound the memory."""
 
 import asyncio
 from dataclasses import dataclass
@@ -114,6 +114,5 @@ class Listeners:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """See Updates.mark."""
         for updates in self._all:
             updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

@@ -1,4 +1,4 @@
-"""Targets from Prometheus file_sd files (JSON or YAML). A bad or half-written file keeps its last good targets. Source: Prometheus' <file_sd_config>."""
+"""Read targets from Prometheus file_sd files. A bad or half-written file keeps its last good targets. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """All files that match the patterns; `read` parses only changed ones."""
+    """`read` parses only changed files."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets of all files in order, and problems by file. Blocks on the disk."""
+        """Return targets in order, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -60,7 +60,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # retry at the next poll: it may become complete without a new time
+        file.stamp = None  # it may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))

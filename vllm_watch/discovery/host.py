@@ -1,4 +1,4 @@
-"""Targets of this host. A server stays a target when its process is gone: that is how a crash looks."""
+"""Find targets on this host. A server stays a target when its process is gone: that is how a crash looks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class HostTargets:
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Search; return all servers found since the start."""
+        """Return all servers found since the start."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
         if seen is None:  # unknown is not empty
             return targets_of(self._found or {})
@@ -58,7 +58,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """The default port is named `vllm`, for compatibility."""
+    """For compatibility, the server at the default port is named `vllm`."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

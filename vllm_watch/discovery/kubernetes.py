@@ -1,7 +1,6 @@
-"""Targets from Kubernetes: the pods that match a label selector, watched for changes.
+"""Watch the pods that match a label selector, as targets.
 
-A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may have the problem.
-Runbook: docs/kubernetes.md.
+A pod being deleted is not a target: its end is planned. A pod that is not ready is one. Runbook: docs/kubernetes.md.
 """
 
 import asyncio
@@ -22,11 +21,11 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""Limit of the wait for the first list, so that the daemon starts with its targets."""
+"""The daemon waits this long for the first list, to start with its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""With more prefill servers the cause could not be told, and each poll of a decode checks them all."""
+"""Each poll of a decode checks all its prefill servers."""
 
 
 class KubernetesTargets:
@@ -62,7 +61,7 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the known targets; the first call waits for the first list. `qualified`: prefix names and groups with the namespace."""
+        """The first call waits for the first list. `qualified`: prefix names and groups with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without it every node would watch all pods of the cluster.
@@ -74,7 +73,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False  # changes during the wait are included below
+        self.changed = False
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -121,7 +120,7 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """Prefer the requested name if free, then the pod's, then none. A name stays with its pod while others come and go."""
+        """A name stays with its pod while others come and go."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -9,7 +9,7 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""Load formats that do not read the checkpoint's files."""
+"""These load formats do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """Check the token, if files must be downloaded. Only the hub knows if the model is gated."""
+    """Only the hub knows if the model is gated, so a missing token may be fine."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:

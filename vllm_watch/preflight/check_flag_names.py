@@ -19,7 +19,6 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
 
 
 def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
-    """Return the text, and True if vLLM is known to refuse the flag."""
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
     if not found.exact and version:

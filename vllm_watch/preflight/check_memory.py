@@ -1,4 +1,4 @@
-"""Check free memory against vLLM's request at start, and that the model fits."""
+"""Check that memory is free for vLLM, and that the model fits."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ CONTEXT_BYTES = GIB // 2
 """vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""Typical error of the plan, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch short by less is not stopped."""
+"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache): a launch short by less is not stopped."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights fit
@@ -27,7 +27,7 @@ _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """Return the free memory that vLLM requires on a GPU to start; None if unknown."""
+    """Return the free memory that vLLM requires to start; None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
@@ -39,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
+    """Name the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -54,7 +54,7 @@ def memory_missing(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """Do vLLM's own check at start, per GPU; GPUs with enough are reported together."""
+    """Do vLLM's own check of each GPU at start."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []

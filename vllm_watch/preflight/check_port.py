@@ -1,4 +1,4 @@
-"""Check the server's port."""
+"""Check that the server's port is free."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def port_of(text: str | None) -> int | None:
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:
-    """The port must be free; the holder is named."""
+    """Check that the port is free, or name its holder."""
     command = facts.command
     if command.switch("headless") or command.text("uds"):
         return

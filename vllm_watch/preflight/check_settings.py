@@ -1,4 +1,4 @@
-"""Check that vLLM is installed, and flags it would refuse on any machine."""
+"""Check that vLLM is installed, and that its flags are valid."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -71,7 +71,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only explicit bfloat16 is a problem on cards without it; by default vLLM uses half there."""
+    """Only explicit bfloat16 is a problem: vLLM uses half on cards without it."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -83,7 +83,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return the model's limit as vLLM derives it; None if absent, or scaled in other ways."""
+    """Return None if the limit is absent, or scaled in other ways than vLLM's usual ones."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -106,5 +106,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """vLLM refuses an invalid number, too; an unknown type may be newer than our rules."""
+    """An unknown type may be newer than our rules; an invalid number is refused by vLLM, too."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

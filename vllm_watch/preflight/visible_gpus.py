@@ -1,5 +1,4 @@
-"""Find the GPUs that vLLM would see and use. Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or
-prefixes of them), and vLLM's: rank n takes the nth visible GPU."""
+"""Find the GPUs that vLLM would use: rank n takes the nth visible one. Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or their prefixes)."""
 
 import math
 from collections.abc import Sequence
@@ -18,11 +17,11 @@ class Visible:
 
     gpus: tuple[GpuHolders, ...]
     hidden: int  # by the variable
-    not_there: str | None = None  # first word of the variable that is not a GPU
+    not_there: str | None = None  # the first word that is not a GPU
 
 
 def visible(facts: Facts) -> Visible:
-    """Return the GPUs in CUDA's order. Requires `facts.gpus`."""
+    """Requires `facts.gpus`."""
     every = _countable(facts.gpus or ())
     named = facts.command.environment.get(VARIABLE)
     found, wrong = (every, None) if named is None else _chosen(every, named)
@@ -50,7 +49,7 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """Return the GPUs to be used: fewer than wanted if there are fewer, none if vLLM is built for another device."""
+    """Return fewer GPUs than wanted if there are fewer, none if vLLM is built for another device."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]

@@ -1,4 +1,4 @@
-"""End exactly one process: a pidfd pins it, so a reused PID is never hit. Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later."""
+"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit. Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later."""
 
 import asyncio
 import os
@@ -28,13 +28,13 @@ class Pinned:
         return self.facts.pid
 
     def lives(self) -> bool:
-        """Return True until it ends; a zombie has ended."""
+        """A zombie has ended."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Send a signal (0: check permission); return False if the process was reaped. Raises PermissionError."""
+        """Signal 0 checks the permission. Return False if the process was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -42,7 +42,6 @@ class Pinned:
         return True
 
     async def ended(self, seconds: float) -> bool:
-        """Wait up to `seconds`; return True if it ended."""
         loop = asyncio.get_running_loop()
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
@@ -56,12 +55,11 @@ class Pinned:
         return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
-        """Return the state letter, or None if the process is gone."""
         facts = ProcReader(procfs).read(self.pid)
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Return True until it is reaped: until then its PID is its own."""
+        """Until the process is reaped, its PID is its own."""
         try:
             return self.send(0)
         except PermissionError:
@@ -85,7 +83,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # It was alive after the read, so the facts are the pinned process's.
+    # The process was alive after the read, so the facts are its own.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Sample one holder until the plan is certain, with its process pinned."""
+"""Sample one holder until the plan is certain."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SAMPLE_SECONDS = 1.0
 
 
 class Looks:
-    """Samples of one holder; victims are pinned when a sample first names them."""
+    """Victims are pinned when a sample first names them."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
@@ -33,7 +33,7 @@ class Looks:
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Sample until a plan is confirmed; a refusal is final after `seconds`. Raises WatchError if the GPUs cannot be read."""
+        """A refusal is final after `seconds`. Raises WatchError if the GPUs cannot be read."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -45,7 +45,6 @@ class Looks:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
-        """Return the same plan or a refusal."""
         found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found
@@ -81,7 +80,6 @@ class Looks:
         return found, self._sightings.take(at_s, found)
 
     def _pin(self, victims: Sequence[Victim]) -> Refusal | None:
-        """Return a refusal if a victim is gone, replaced, or not ours to end."""
         for victim in victims:
             process = victim.holder.process
             name = _name(victim)
@@ -132,7 +130,6 @@ PROCESSES_MAX = 65_536
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
-    """Return PID → parent's PID, without processes that end meanwhile."""
     found: dict[int, int] = {}
     for folder in procfs.iterdir():
         if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:

@@ -1,4 +1,4 @@
-"""Plan which processes to end for their GPU memory: only those judged stale on all their GPUs, in more than one sample; never the watcher's own."""
+"""Plan which processes to end: only those judged stale on all their GPUs, in more than one sample; never the watcher's own."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Processes to end, the requested one first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
+    """The requested process is first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -71,7 +71,6 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """The plan's identity, the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -89,9 +88,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The watcher's surroundings in /proc, in our PID namespace."""
+    """/proc around the watcher, in our PID namespace."""
 
-    parents: Mapping[int, int]  # PID → parent's PID, of all processes
+    parents: Mapping[int, int]  # of all processes
     own_pid: int
 
 
@@ -159,7 +158,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all descendants, nearest first."""
+    """The nearest come first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -172,7 +171,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all ancestors, nearest first."""
+    """The nearest come first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:

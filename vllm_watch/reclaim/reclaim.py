@@ -1,4 +1,4 @@
-"""Reclaim GPU memory from stale processes on a person's request: SIGTERM, then SIGKILL, then a check. Each step is journaled before it is done."""
+"""Reclaim GPU memory from stale processes on a person's request. Each step is journaled before it is done."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""SIGKILL ends everything not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""
+"""A process with 100 GiB of host memory takes some seconds to end."""
 
 TITLE_CHARACTERS = 40
 
@@ -25,7 +25,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits of the waits, in seconds."""
+    """Limits of the waits."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -34,12 +34,12 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """Result for one process. `by` None: it did not end."""
+    """`by` None: it did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
     after_seconds: float | None = None
-    state: str | None = None  # of a process that did not end
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +53,12 @@ class Outcome:
 
     @property
     def freed(self) -> bool:
-        """True if all processes ended and the driver released everything."""
         return self.release.released is True and all(each.by for each in self.ended)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """One confirmed reclaim. `journal` None: not journaled."""
+    """A confirmed reclaim. `journal` None: not journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
@@ -94,7 +93,6 @@ class Reclaim:
         return outcome
 
     async def _end(self, ended: Mapping[int, Ended]) -> str | None:
-        """Return why it was aborted, or None."""
         began_s = time.monotonic()
         steps = (
             (TERM, SIGTERM, self.patience.term_seconds),
@@ -180,7 +178,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Return the program's name or title in brackets; never arguments, which may hold secrets."""
+    """Arguments may hold secrets, so only the program's name or title is shown."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

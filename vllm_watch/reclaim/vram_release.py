@@ -1,7 +1,6 @@
 """Wait until the driver has released ended processes' GPU memory.
 
-The driver takes seconds for a large process, a zombie keeps its memory, and a context can outlive its process. So the memory
-charged to those processes is compared before and after, and used memory that no process explains.
+A zombie keeps its memory, and a context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -16,13 +15,13 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver releases the largest GPU within seconds of the process's end; later nothing comes."""
+"""A driver releases the largest GPU within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
 """A sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""Unexplained memory that may remain: a driver's own bookkeeping varies by this much."""
+"""A driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ class Release:
 
     @property
     def released(self) -> bool | None:
-        """None if unknown; False if one GPU did not release the memory."""
+        """False if one GPU did not release the memory; None if unknown."""
         found = [each.released for each in self.gpus]
         if False in found:
             return False
@@ -94,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare with the present. `gpus` None: unreadable, for the reason in `text`."""
+    """`gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -107,7 +106,7 @@ async def wait(
     deadline_seconds: float = DEADLINE_SECONDS,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> Release:
-    """Sample until all is released or the deadline passes; return the last result."""
+    """Sample until all is released or the deadline passes."""
     began_s = time.monotonic()
     while True:
         reading = await read()
