@@ -27,7 +27,7 @@ class Share:
 
 
 class _Ring:
-    """This counts seconds up and down in the last `size` spans."""
+    """Counts seconds up and down in the last `size` spans."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 

@@ -35,7 +35,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
 
 
 async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
-    """Return what `seconds` brought of the body, up to `bytes_max`. Raises as `body` does."""
+    """Return up to `bytes_max` of the body received within `seconds`. Raises as `body` does."""
     part = bytearray()
     try:
         async with asyncio.timeout(seconds):

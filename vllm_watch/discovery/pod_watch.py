@@ -22,7 +22,7 @@ PAGE_PODS = 100
 """A pod with all its fields takes some 20 KB, of 4 MiB."""
 
 PAGES_MAX = 100
-"""If the server never ends its list, it ends at 10,000 pods."""
+"""A list that the server never ends is cut at 10,000 pods."""
 
 PAUSE_SECONDS = 1.0
 """The pause between watches is doubled after each further failure."""

@@ -39,7 +39,7 @@ FOLDER, CACHE, ABSENT, REMOTE = "folder", "cache", "absent", "remote"
 class ModelFiles:
     """The model's location and files."""
 
-    kind: str  # CACHE: the hub's. ABSENT: neither here nor there. REMOTE: fetched by other means
+    kind: str  # FOLDER | CACHE (of the hub) | ABSENT (neither) | REMOTE (fetched by other means)
     path: str
     config: Mapping[str, Any] | None = None
     config_error: str | None = None

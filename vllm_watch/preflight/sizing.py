@@ -20,7 +20,7 @@ CHECKS_FREE_MEMORY = Release(0, 9, 1)
 Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""They share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""
+"""These GPUs share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""
 
 
 def release(facts: Facts) -> Release:

@@ -21,7 +21,7 @@ class Visible:
 
 
 def visible(facts: Facts) -> Visible:
-    """Requires `facts.gpus`."""
+    """Return the GPUs in CUDA's order. Requires `facts.gpus`."""
     every = _countable(facts.gpus or ())
     named = facts.command.environment.get(VARIABLE)
     found, wrong = (every, None) if named is None else _chosen(every, named)

@@ -16,7 +16,7 @@ _CLOSED = -1
 
 
 class Pinned:
-    """A pinned process. Close it."""
+    """A pinned process; it must be closed."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts

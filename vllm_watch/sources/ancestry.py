@@ -79,7 +79,7 @@ def is_worker(facts: ProcessFacts) -> bool:
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """vLLM sets such a title; nobody starts these processes by hand."""
+    """Return True if vLLM set the title; nobody starts such a process by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

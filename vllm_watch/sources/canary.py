@@ -62,7 +62,7 @@ class CanaryLimits(Protocol):
 
 
 class CanarySource:
-    """Calls must not overlap."""
+    """Sends canaries to one server; calls must not overlap."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class CanarySource:
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """`ignore_eos`: an immediate end would be no token."""
+    """`ignore_eos` is set because an immediate end would be no token."""
     body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
         body["model"] = model

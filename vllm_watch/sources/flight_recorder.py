@@ -59,7 +59,7 @@ class FlightRecorder:
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Of the observation's `gpus`, record only if there are any. `lines`: the same text parsed."""
+        """Record an observation and its metrics text, but not its GPUs: see `observe_gpus`. `lines`: the same text parsed."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
@@ -90,7 +90,7 @@ class FlightRecorder:
         return tape.memory_bytes if tape else 0
 
     async def dump(self, target: str, seconds: float) -> AsyncIterator[bytes]:
-        """Yield a gzip trace file. Raises TimeoutError before the first piece if the spool's disk does not answer."""
+        """Yield a gzip trace file in pieces. Raises TimeoutError before the first piece if the spool's disk does not answer."""
         tape = self._tapes.get(target)
         lines: Iterator[bytes] = iter(())
         if tape is not None:

@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An exception would keep the body in its traceback until a collection."""
+    """The outcome of a request: an exception would keep the body in its traceback until a garbage collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None

@@ -20,7 +20,7 @@ INFORMATIONAL_MAX = 16
 """One head of status 1xx is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""One-byte chunks would cost us 40 bytes of memory per byte."""
+"""Limits everything but the body: one-byte chunks would cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
@@ -35,7 +35,7 @@ class ResponseReader:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # A reference cycle: until `close` only the garbage collector could free it.
+        # This is a reference cycle: until `close` only the garbage collector could free it.
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect(0)
 
@@ -156,7 +156,7 @@ class ResponseReader:
             self._give_up("garbled", "the gzip body ends early")
 
     def _frame(self, parser: HttpResponseParser) -> None:
-        """RFC 9112, 6.3 and 9.3."""
+        """Source: RFC 9112, 6.3 and 9.3."""
         headers = self.headers
         self.keep_alive = parser.should_keep_alive() and self.status != _SWITCHING
         coding = headers.get("transfer-encoding", "chunked")

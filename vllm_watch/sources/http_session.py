@@ -31,9 +31,11 @@ HEAD_START_SECONDS = 0.25
 """RFC 8305, 8: the next address is tried in parallel after this time."""
 
 ROOM_BYTES = 256 << 10
-"""More than a usual /metrics, so one turn of the loop suffices."""
+"""This is more than a usual /metrics, so one turn of the loop suffices."""
 
-_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next, with TLS two later
+_CLOSE_TURNS = (
+    4  # turns of the loop: an aborted connection ends in the next one, with TLS two later
+)
 
 
 class Bounds(NamedTuple):

@@ -40,7 +40,7 @@ class Trust:
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        # Taken only in threads: a thousand targets load the same files once.
+        # The lock is taken only in threads: a thousand targets load the same files once.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
@@ -61,7 +61,7 @@ class Trust:
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """A change of the system's CAs shows in no stamp."""
+        """Stamps do not show a change of the system's CAs."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return

@@ -38,7 +38,7 @@ class Neighbours:
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        It stays as it is, too, if servers answer whose processes are not visible (a container without the host's PIDs).
+        The error stays as it is, too, if servers answer whose processes are not visible (a container without the host's PIDs).
         """
         self._answered.discard(url)
         now_s = time.monotonic()

@@ -93,7 +93,7 @@ class ProcReader:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """None if its descriptors are unreadable."""
+        """Return None if its descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
             return True  # a holder of VRAM keeps its GPU open until it ends

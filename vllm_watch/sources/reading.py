@@ -136,7 +136,7 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """Record which indices are read."""
+    """Records which indices are read."""
 
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)

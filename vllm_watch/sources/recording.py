@@ -21,7 +21,7 @@ from vllm_watch.support.private_files import opener
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
-"""A few kilobytes of gzip can unpack to millions."""
+"""A few kilobytes of gzip can unpack to millions of blank lines."""
 
 TARGETS_MAX = 1000
 """Each target costs some 20 kB of memory, however short its lines."""
@@ -147,7 +147,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file; for each cut a second file of half the size exists.
+    """Appends lines to one gzip file. While its older half is cut off, a second file of half the size exists.
 
     A killed process loses nothing but the gzip trailer.
     """

@@ -61,7 +61,7 @@ def lines(path: Path) -> list[str]:
 
 
 def local_v4(net: Path) -> set[str]:
-    """Raises PermissionError."""
+    """Return the IPv4 addresses of the network namespace. Raises PermissionError."""
     found: set[str] = set()
     last = ""
     for line in lines(net / "fib_trie"):
@@ -74,7 +74,7 @@ def local_v4(net: Path) -> set[str]:
 
 
 def local_v6(net: Path) -> set[str]:
-    """Raises PermissionError."""
+    """Return the IPv6 addresses of the network namespace. Raises PermissionError."""
     return {
         str(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
         for line in lines(net / "if_inet6")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Shorter than the time limit of the evidence for one part."""
+"""This is shorter than the time limit for one part of the evidence."""
 
 BYTES_MAX = 256 << 10
 """A process has some hundred threads."""

@@ -65,7 +65,7 @@ class Look(NamedTuple):
 
 
 class VllmSource:
-    """Polls must not overlap."""
+    """Polls one server; polls must not overlap."""
 
     def __init__(
         self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
@@ -267,7 +267,7 @@ def _text(value: object, characters_max: int) -> str:
 
 
 def _recovering(document: Any) -> Mapping[str, Any]:
-    """vLLM 0.32+. An engine with status `dead` (executor gone) cannot recover."""
+    """Parse the answer of vLLM 0.32+. An engine with status `dead` (executor gone) cannot recover."""
     faults = [
         f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
         for each in document["engines"][:_FAULTS_MAX]
