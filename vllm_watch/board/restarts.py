@@ -90,7 +90,7 @@ class RestartCounts:
 
 @dataclass(slots=True)
 class RestartState:
-    """The state of the whole watcher."""
+    """State of the whole watcher."""
 
     paused: Paused | None = None
     journal_trouble: str | None = None

@@ -7,7 +7,7 @@ from vllm_watch.samples.process import ProcessSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """`None` is unknown, never zero."""
+    """Memory, load, heat and faults of one GPU, in base units. `None` is unknown, never zero."""
 
     index: int
     uuid: str

@@ -18,7 +18,7 @@ def host_target(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """`name` is a unique slug; `group` outlives a pod (Deployment, …)."""
+    """One vLLM server. `name` is a unique slug; `group` outlives a pod (Deployment, …)."""
 
     name: str
     url: str  # without a trailing slash, never with credentials
