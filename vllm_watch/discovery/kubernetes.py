@@ -25,7 +25,7 @@ FIRST_SECONDS = 5.0
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Each poll of a decode checks all its prefill servers."""
+"""Each poll of a decode checks all its prefill servers; with more, none is checked."""
 
 
 class KubernetesTargets:

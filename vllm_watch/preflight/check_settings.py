@@ -71,7 +71,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Only explicit bfloat16 is a problem: vLLM uses half on cards without it."""
+    """Only explicit bfloat16 is a problem: by default vLLM uses half on cards without it."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -83,7 +83,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return None if the limit is absent, or scaled in other ways than vLLM's usual ones."""
+    """Return None if the limit is absent, or if its scaling is not known here."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):

@@ -16,8 +16,8 @@ GIB = 1 << 30
 _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""V1 from this release on refuses to start if free memory < utilization × total; before, its KV cache shrinks.
-Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+"""V1 from this release on refuses to start if free memory < utilization × total; before, and in V0, memory held by others
+shrinks the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
 """These GPUs share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""

@@ -128,6 +128,6 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # This line has the command line, which may hold a key.
+    # The first line has the command line, which may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))
