@@ -1,7 +1,4 @@
-"""The latest results: written by the daemon, read by every view.
-
-So no view triggers a collection, and a removed target leaves all at once. One event loop, no waits, no locks.
-"""
+"""Hold the latest results, which the daemon writes and every view reads, in one event loop without locks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,10 +24,9 @@ from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 BEFORE_SECONDS = 120.0
-"""Part of a chart before the incident."""
 
 FROZEN_ENGINES_MAX = 4
-"""Charts kept for a whole server's incident, 4.3 KB per engine."""
+"""A whole server's incident keeps charts of 4.3 KB each."""
 
 
 @dataclass(slots=True)
@@ -39,9 +35,9 @@ class TargetEntry:
 
     target: Target
     interval_seconds: float
-    signals: TargetSignals | None = None  # None: not scraped yet
-    looked: Looked | None = None  # by this run
-    late_seconds: float | None = None  # delay against the schedule
+    signals: TargetSignals | None = None
+    looked: Looked | None = None
+    late_seconds: float | None = None  # against the schedule
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     day: Day = field(default_factory=Day)
@@ -49,7 +45,7 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
-    restart_news: RestartNews | None = None  # None: none since the start
+    restart_news: RestartNews | None = None
     revision: int = 0  # grows with each change
 
 
@@ -57,34 +53,34 @@ class TargetEntry:
 class Past:
     """A target's history stored by an earlier run."""
 
-    history: dict[str, History] = field(default_factory=dict)  # by engine label
+    history: dict[str, History] = field(default_factory=dict)
     day: Day = field(default_factory=Day)
     uptime: Uptime = field(default_factory=Uptime)
 
 
 class Board:
-    """`window_seconds`: the window of rates and quantiles (shown, not used)."""
+    """`window_seconds` is only shown: the window of rates and quantiles."""
 
     def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
         self.gpus: GpuReading | None = None
-        self.holders: dict[str, GpuHolders] = {}  # by UUID
+        self.holders: dict[str, GpuHolders] = {}
         self.host_sources: dict[str, SourceHealth] = {}
-        self.external_url: str | None = None  # without a trailing slash
+        self.external_url: str | None = None
         self.links: Mapping[str, str] = {}  # name → URL template
         self.store: StoreHealth | None = None  # None: no state folder
-        self.web: WebHealth | None = None  # None: no web configuration
-        self.takes_tokens = False  # tokens are configured
-        self.nothing_watched: str | None = None  # why there is no target
+        self.web: WebHealth | None = None
+        self.takes_tokens = False
+        self.nothing_watched: str | None = None
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
-        self.notifiers: dict[str, NotifierHealth] = {}  # by name
+        self.notifiers: dict[str, NotifierHealth] = {}
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
-        self.past: dict[str, Past] = {}  # by target name, until it is added
+        self.past: dict[str, Past] = {}
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself or common to all targets."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
-        """Incidents of this host's GPUs."""
+        """This holds incidents of the host's GPUs."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -103,7 +99,6 @@ class Board:
         self.listeners.mark(changed=target.name)
 
     def remove_target(self, name: str) -> None:
-        """Remove a target whose incidents have ended; unknown names are ignored."""
         if self._targets.pop(name, None) is not None:
             self.listeners.mark(gone=name)
 
@@ -117,11 +112,7 @@ class Board:
         looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
-        """Publish one scrape's results, unless the target was removed meanwhile.
-
-        `incidents` are the target's open ones; `events` may be of others, too. `calls` are the sources called, at
-        `looked`. `late_seconds`: delay against the schedule; None: unscheduled.
-        """
+        """`incidents` are the target's open ones; `events` may be of other targets, too. `late_seconds`: None if unscheduled."""
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
@@ -143,10 +134,7 @@ class Board:
                 self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
-        """Add a point to each engine's chart, and drop charts of engines that are gone.
-
-        A target without engines (it is down) keeps its charts: they show the fall.
-        """
+        """A target without engines (it is down) keeps its charts: they show the fall."""
         for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
             del entry.history[gone]
         for engine, now in signals.engines.items():
@@ -169,7 +157,6 @@ class Board:
             self.listeners.mark(incident=incident.id, urgent=True)
 
     def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        """Keep charts of ended incidents: the engine's own, or those of its server's first engines."""
         for incident in (event.incident for event in events if not event.incident.open):
             charts = _charts(entry, incident)
             first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
@@ -177,7 +164,6 @@ class Board:
             self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
 
     def charts_of(self, incident: Incident) -> Charts:
-        """Return the current charts of an open incident, or the kept charts of an ended one."""
         entry = self.entry(incident.target)
         if incident.open and entry is not None:
             return _charts(entry, incident)
@@ -219,10 +205,7 @@ class Board:
         events: Iterable[IncidentEvent] = (),
         looked: Looked | None = None,
     ) -> None:
-        """Publish a GPU reading; GPUs missing from it are dropped with their counts.
-
-        `incidents` are the host's open ones. With `gpus` None the counts are kept.
-        """
+        """Drop the counts of GPUs that are missing from the reading, unless its `gpus` is None."""
         self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
@@ -238,10 +221,7 @@ class Board:
     def call(
         self, source: str, target: str, outcome: str, duration_seconds: float, at: float
     ) -> None:
-        """Count one finished call to a source.
-
-        `target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status.
-        """
+        """`target` is "" for a source of the host; `outcome` is one of observation.OUTCOMES or a GpuReading.status."""
         if not target:
             sources = self.host_sources
         elif (entry := self._targets.get(target)) is not None:
@@ -252,7 +232,7 @@ class Board:
         sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
 
     def listen(self) -> Updates:
-        """Subscribe until `unlisten`. Raises TooManyListenersError."""
+        """Raises TooManyListenersError."""
         return self.listeners.add()
 
     def unlisten(self, updates: Updates) -> None:

@@ -1,7 +1,4 @@
-"""A target's last 24 hours: the worst state in each of CELLS spans, about 1.2 KB.
-
-A span is healthy only if seen healthy for half of it; unscraped is unknown.
-"""
+"""Hold a target's worst state in each of CELLS spans. A span is healthy only if it was for half of its time."""
 
 from array import array
 from collections.abc import Iterable
@@ -13,14 +10,14 @@ from vllm_watch.signals.records import TargetSignals
 CELLS = 96
 CELL_SECONDS = 900.0
 STATES = ("unknown", "healthy", "warning", "critical", "down")
-"""Worst last."""
+"""In order of severity."""
 
 _UNKNOWN, _HEALTHY, _WARNING, _CRITICAL, _DOWN = range(len(STATES))
 _OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
 
 
 def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
-    """Return the index into STATES; down, starting or unknown targets are healthy only after an answer."""
+    """Return the index into STATES. Only an answer makes a target healthy."""
     found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
     for incident in incidents:
         if incident.recovering:
@@ -33,7 +30,7 @@ def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Oldest first, from Unix time `t`; `seconds` each."""
+    """Spans of `seconds` each, oldest first, from Unix time `t`."""
 
     t: float
     seconds: float
@@ -55,7 +52,7 @@ class Day:
 
     @classmethod
     def restored(cls, data: bytes) -> "Day":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         day = cls()
         sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
         if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
@@ -66,7 +63,7 @@ class Day:
         return day
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add a scrape's state, valid for `seconds`."""
+        """`seconds`: how long the state is valid."""
         number = int(t // CELL_SECONDS)
         cell = number % CELLS
         if self._numbers[cell] != number:
@@ -76,7 +73,6 @@ class Day:
             self._healthy_s[cell] += seconds
 
     def cells(self, t: float) -> Cells:
-        """Up to and including the span of `t`."""
         last = int(t // CELL_SECONDS)
         first = last - CELLS + 1
         states = (STATES[self._state(number, t)] for number in range(first, last + 1))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# It answered, so not an error; but gave no reading, so not a success.
+# A missing driver is neither an error nor a reading.
 _NEITHER = frozenset({"no_driver"})
 
 
@@ -10,10 +10,10 @@ _NEITHER = frozenset({"no_driver"})
 class SourceHealth:
     """Calls to one source since the watcher started."""
 
-    outcome: str = ""  # of the last call
+    outcome: str = ""
     last_call_timestamp_seconds: float | None = None
     last_success_timestamp_seconds: float | None = None
-    duration_seconds: float | None = None  # of the last call
+    duration_seconds: float | None = None
     calls: int = 0
     errors: dict[str, int] = field(default_factory=dict)  # by outcome, except "ok"
 
@@ -33,10 +33,10 @@ class StoreHealth:
     """The state folder since the watcher started."""
 
     folder: str
-    ok: bool = True  # at the last attempt
+    ok: bool = True
     because: str | None = None
     last_success_timestamp_seconds: float | None = None
-    errors: dict[str, int] = field(default_factory=dict)  # by reason
+    errors: dict[str, int] = field(default_factory=dict)
 
     def count(self, reason: str | None, because: str | None, t: float) -> None:
         """`reason` and `because` are None after a success."""
@@ -47,7 +47,7 @@ class StoreHealth:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
-        """Count lost entries of the charts' file; the state file reports failed writes of both."""
+        """Failed writes are counted for the state file only."""
         if reason in ("damaged", "entry"):
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
@@ -57,13 +57,12 @@ class WebHealth:
     """The web configuration since the start."""
 
     file: str
-    problem: str | None = None  # why the current file is not used
+    problem: str | None = None
     remedy: str | None = None
     last_success_timestamp_seconds: float | None = None
 
     @property
     def because(self) -> str | None:
-        """Return why an older configuration is in use, and the remedy."""
         if self.problem is None:
             return None
         return f"{self.problem}. {self.remedy}. The one before goes on"
@@ -77,14 +76,14 @@ class NotifierHealth:
     """One notifier since the start."""
 
     kind: str
-    ok: bool | None = None  # of the last try; None: none yet
+    ok: bool | None = None  # None: not tried yet
     because: str | None = None
     queue: int = 0  # unsent notifications
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 
     def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Count results; an empty outcome updates only the queue length."""
+        """An empty outcome updates only the queue length."""
         self.queue = queue
         if not outcome:
             return

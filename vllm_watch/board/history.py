@@ -1,8 +1,4 @@
-"""The last hours of one engine's charted signals, small enough for a thousand engines.
-
-Charts without a Prometheus: for each of SPANS POINTS points of eight signals as 32-bit floats with times, 4.8 KB each,
-14.4 KB per engine. Anything longer belongs in a Prometheus.
-"""
+"""Keep the last hours of one engine's charted signals, in 4.8 KB for each of SPANS."""
 
 import copy
 import math
@@ -32,7 +28,6 @@ POINTS = 120  # 10 minutes have a point per 5 s: finer than a phone's pixels
 _UNKNOWN = math.nan
 
 FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
-"""Format tag; other tags are not read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
@@ -61,13 +56,12 @@ class History:
         self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
 
     def push(self, t: float, signals: EngineSignals) -> None:
-        """Add a point. A clock that was set back clears the rings."""
+        """A clock that was set back clears the rings."""
         values = [_finite(value) for value in _charted_of(signals)]
         for ring in self._rings:
             ring.push(t, values)
 
     def ring(self, seconds: float) -> "Ring":
-        """Return the ring as of ring_seconds."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
     def export(self) -> bytes:
@@ -75,7 +69,7 @@ class History:
 
     @classmethod
     def restored(cls, data: bytes) -> "History":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         history = cls()
         for ring in history._rings:
             data = ring.restore(data)
@@ -85,7 +79,7 @@ class History:
 
 
 class Ring:
-    """At most POINTS points; a step keeps the newest, or the `mean` of known values."""
+    """At most POINTS points; a step keeps the newest values, or their `mean`."""
 
     __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
 
@@ -98,13 +92,12 @@ class Ring:
         self._times = array("d")
         self._values = array("f")
         self._known = [0] * len(CHARTED)  # values in the newest point
-        self._next = 0  # next index of a full ring
+        self._next = 0
 
     def frozen(self) -> "Ring":
         return copy.deepcopy(self)
 
     def export(self) -> bytes:
-        """Number of points, times, values, oldest first."""
         width, first = len(CHARTED), self._next
         times = self._times[first:] + self._times[:first]
         values = self._values[first * width :] + self._values[: first * width]
@@ -126,7 +119,7 @@ class Ring:
         return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
-        """Add a point: values in the order of CHARTED; NaN is unknown."""
+        """NaN is unknown."""
         width = len(CHARTED)
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
@@ -173,5 +166,5 @@ class Ring:
 
 
 def _finite(value: float | None) -> float:
-    """NaN is unknown; infinities cannot be drawn."""
+    """Infinities cannot be drawn."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

@@ -1,4 +1,4 @@
-"""Open incidents, recently ended ones, and counts."""
+"""Hold open incidents, recently ended ones, and counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
-RESOLVED_MAX = 200  # some hours of a bad day; older ones are in the log
+RESOLVED_MAX = 200  # some hours of a bad day
 
 
 @dataclass(slots=True)
@@ -19,12 +19,12 @@ class TargetIncidents:
 
 
 class Incidents:
-    """All open incidents, and the last RESOLVED_MAX ended."""
+    """The last RESOLVED_MAX ended incidents are kept."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Incident] = {}  # by id
-        self._resolved: dict[str, Incident] = {}  # by id, in order of their ends
-        self._charts: dict[str, Charts] = {}  # by id, of resolved incidents
+        self._open: dict[str, Incident] = {}
+        self._resolved: dict[str, Incident] = {}  # in order of their ends
+        self._charts: dict[str, Charts] = {}
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         incident = event.incident
@@ -47,7 +47,6 @@ class Incidents:
         return True
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
-        """Add ended incidents, oldest end first."""
         for incident in incidents:
             self._open.pop(incident.id, None)
             self._resolved.pop(incident.id, None)
@@ -65,9 +64,8 @@ class Incidents:
         return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
-        """Return it, or None if unknown or ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)
 
     def listed(self) -> list[Incident]:
-        """Return open ones in display order, then ended ones, newest first."""
+        """Return open incidents in display order, then ended ones, newest first."""
         return [*in_order(self._open.values()), *reversed(self._resolved.values())]

@@ -1,4 +1,4 @@
-"""A scrape's time by both clocks, and its freshness."""
+"""Decide by both clocks if a scrape is fresh."""
 
 import time
 from dataclasses import dataclass
@@ -7,15 +7,14 @@ FRESH_SECONDS_MIN = 1.0
 """At five scrapes a second a busy watcher may be this late."""
 
 STEP_SECONDS = 1.0
-"""The clocks drift apart by milliseconds a minute: a larger step is a set clock or a sleep (which stops the monotonic
-clock)."""
+"""The clocks drift by milliseconds a minute, so a larger step is a set clock or a sleep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """Both clocks at the start of a scrape."""
 
-    t: float  # Unix seconds
+    t: float
     monotonic_s: float
     fresh_seconds: float
     pids: frozenset[int] = frozenset()  # engines' known processes here
@@ -27,13 +26,13 @@ class Looked:
     def ended(
         self, interval_seconds: float, timeout_seconds: float, pids: frozenset[int] = frozenset()
     ) -> "Looked":
-        """Return a copy valid for two intervals and the duration of two scrapes."""
+        """A scrape is fresh for two intervals and the duration of two scrapes."""
         took_s = min(time.monotonic() - self.monotonic_s, timeout_seconds)
         fresh_s = max(FRESH_SECONDS_MIN, 2.0 * (interval_seconds + took_s))
         return Looked(self.t, self.monotonic_s, fresh_s, pids)
 
     def stale(self) -> str | None:
-        """Return why it must not be acted on, or None."""
+        """Return why the scrape must not be acted on, or None."""
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:

@@ -1,17 +1,17 @@
-"""Restarts per target: requests, blockers, attempts. The fields are the API's keys; a gate is a check of the guard."""
+"""Describe restarts per target in the API's keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAST_MAX = 5
-"""The journal has all."""
+"""The journal has all attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """A refusal by one of the guard's checks."""
 
-    gate: str  # slug
+    gate: str
     text: str
     until_timestamp_seconds: float | None = None  # None: not by time alone
 
@@ -20,7 +20,7 @@ class Gate:
 class Waiting:
     """One restart request and its last decision."""
 
-    trigger: str  # "incident" | "schedule" | "alertmanager"
+    trigger: str
     reason: str
     asked_timestamp_seconds: float
     incident_id: str | None = None
@@ -44,7 +44,7 @@ class AttemptShown:
     reason: str
     actor: str
     hook: str
-    text: str  # progress or result
+    text: str
     began_timestamp_seconds: float
     called_timestamp_seconds: float | None = None
     ended_timestamp_seconds: float | None = None
@@ -73,9 +73,9 @@ class RestartPlan:
     past: tuple[AttemptShown, ...] = ()  # last PAST_MAX, newest first
     draining: bool = False
     paused: Paused | None = None
-    journal_trouble: str | None = None  # why it cannot be written: nothing is restarted then
+    journal_trouble: str | None = None  # nothing is restarted then
     breaker: str | None = None  # why only an operator may retry
-    budget_remaining: int | None = None  # of its group; None: unknown
+    budget_remaining: int | None = None  # of the target's group; None: unknown
     payoff_ratio: float | None = None  # of the last measured restart
     next_scheduled_timestamp_seconds: float | None = None
 
@@ -85,7 +85,7 @@ class RestartCounts:
     """Counts since the start."""
 
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (trigger, outcome)
-    blocked: Mapping[str, int] = field(default_factory=dict)  # by blocker
+    blocked: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,4 @@
-"""Changes of the board since a listener last read it.
-
-A listener holds sets of names, not a queue: at most one mark per target and incident, always the newest state.
-"""
+"""Collect changes of the board until a listener reads them, in sets of names to bound the memory."""
 
 import asyncio
 from dataclasses import dataclass
@@ -29,12 +26,12 @@ class Updates:
     """One listener's marks."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()  # added or updated
+        self.changed: set[str] = set()
         self.gone: set[str] = set()
-        self.incidents: set[str] = set()  # opened, changed or ended
-        self.gpus = False  # new reading
+        self.incidents: set[str] = set()
+        self.gpus = False
         self.closed = asyncio.Event()  # at shutdown
-        self.urgent = asyncio.Event()  # an urgent mark is pending
+        self.urgent = asyncio.Event()
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
@@ -53,7 +50,7 @@ class Updates:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Mark one thing; without arguments, a new GPU reading."""
+        """Without arguments, mark a new GPU reading."""
         if urgent:
             self.urgent.set()
         if changed is not None:
@@ -69,7 +66,6 @@ class Updates:
         self._marked.set()
 
     def take(self) -> Changes:
-        """Return and clear the marks."""
         taken = Changes(
             sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
         )
@@ -93,7 +89,7 @@ class Listeners:
         return len(self._all)
 
     def add(self) -> Updates:
-        """Subscribe. Raises TooManyListenersError."""
+        """Raises TooManyListenersError."""
         if len(self._all) >= LISTENERS_MAX:
             raise TooManyListenersError(
                 f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",
@@ -118,6 +114,5 @@ class Listeners:
         incident: str | None = None,
         urgent: bool = False,
     ) -> None:
-        """Mark for all; see Updates.mark."""
         for updates in self._all:
             updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

@@ -1,4 +1,4 @@
-"""Uptime over 24 hours, 7 and 30 days: about 900 bytes per target, by hour of the last day and by day (UTC)."""
+"""Measure uptime over 24 hours, 7 and 30 days in about 900 bytes per target."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from vllm_watch.board.day import STATES
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 HOURS, DAYS = 25, 31
-"""One more: the current span is partial."""
+"""One more, because the current span is partial."""
 
 SPANS_DAYS = (1, 7, 30)
 FORM = f"1 uptime {HOURS} {DAYS}"
@@ -19,7 +19,7 @@ _UP = frozenset(map(STATES.index, ("healthy", "warning")))
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Up share of the known time (None: nothing known), and unknown share of the total."""
+    """`up_ratio` is a share of the known time (None: nothing known), `unknown_ratio` of the total."""
 
     seconds: float
     up_ratio: float | None
@@ -27,7 +27,7 @@ class Share:
 
 
 class _Ring:
-    """Seconds up and down in the last `size` spans of `span_s`."""
+    """Counts seconds up and down in the last `size` spans."""
 
     __slots__ = ("_down", "_numbers", "_up", "span_s")
 
@@ -46,7 +46,7 @@ class _Ring:
         self._down[place] += down_s
 
     def sums(self, t: float, spans: int) -> tuple[float, float, float]:
-        """Return seconds up, seconds down and total, of the last `spans` up to `t`."""
+        """Return seconds up, seconds down and the total of the last `spans` up to `t`."""
         last = int(t // self.span_s)
         inside = [i for i, number in enumerate(self._numbers) if last - spans < number <= last]
         length = (spans - 1) * self.span_s + t % self.span_s
@@ -72,7 +72,7 @@ class Uptime:
         self._hours, self._days = _Ring(HOURS, HOUR_SECONDS), _Ring(DAYS, DAY_SECONDS)
 
     def push(self, t: float, found: int, seconds: float) -> None:
-        """Add a scrape's state (rank in board.day.STATES), valid for `seconds`."""
+        """`found`: rank in board.day.STATES."""
         up_s, down_s = seconds * (found in _UP), seconds * (found in _DOWN)
         for ring in (self._hours, self._days):
             ring.push(t, up_s, down_s)
@@ -93,7 +93,7 @@ class Uptime:
 
     @classmethod
     def restored(cls, data: bytes) -> "Uptime":
-        """Deserialize. Raises ValueError."""
+        """Raises ValueError."""
         if len(data) != 24 * (HOURS + DAYS):
             raise ValueError("it is not an uptime")
         uptime = cls()

@@ -1,8 +1,4 @@
-"""Read HTTP bodies to their end, within a size limit; the caller sets the timeout.
-
-A body comes in as many pieces as the network makes of it, so a single read returns a part.
-`tests/test_one_way_to_read.py` finds code that reads in any other way.
-"""
+"""Read HTTP bodies to their end, within a size limit. `tests/test_one_way_to_read.py` finds other reads."""
 
 import asyncio
 import os
@@ -29,12 +25,7 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """Return the whole body. The session's `total` timeout or the caller's limits the time.
-
-    Raises:
-        TooLongError: it has more than `bytes_max` bytes.
-        aiohttp.ClientError, TimeoutError, OSError: it is incomplete.
-    """
+    """The caller limits the time. Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -58,11 +49,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream as they come, without a truncated last one.
-
-    Raises:
-        TooLongError: a line has more than `bytes_max` bytes.
-    """
+    """Yield the lines of a stream as they come, without a truncated last one. Raises TooLongError for a longer line."""
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")
@@ -73,7 +60,7 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
 
 
 def why_none(error: Exception, timeout_seconds: float) -> str:
-    """Return why a server did not answer, in words."""
+    """Return why a server did not answer, for a sentence."""
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_seconds:g} s"
     number = getattr(error, "errno", None)

@@ -1,9 +1,7 @@
-"""A client of the Kubernetes API server: single REST calls and watches, bounded in time and size; judges nothing.
+"""Call the Kubernetes API server, bounded in time and size.
 
-Inside a cluster the pod has all that is needed: the address in the environment; token, certificate and namespace in
-files. These are read again for each call, because tokens are rotated. Each call is a connection of its own, because
-calls are minutes apart.
-Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+Tokens are rotated, so the pod's credentials are read again for each call. Calls are minutes apart, so each has its own
+connection. Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
 """
 
 import asyncio
@@ -24,16 +22,15 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""Limit of a call, including connecting: the API server answers in milliseconds, and callers retry."""
+"""The API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""Shorter than a call's limit, so that a call that timed out was sent."""
+"""This is shorter than a call's limit, so that a call that timed out was sent."""
 
 ANSWER_BYTES_MAX = 4 << 20
 """A pod or a Lease takes some KB; the pod list of a large namespace one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Mount of a pod's token, certificate and namespace."""
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -41,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Handles an event; returns False to stop the watch."""
+"""Return False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -51,14 +48,14 @@ class KubernetesError(WatchError):
 
     def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
         super().__init__(cause, remedy)
-        self.sent = sent  # the request may have been executed; False: certainly not
+        self.sent = sent  # the request may have been executed
 
 
 class Answer(NamedTuple):
     """The API server's response, including 4xx and 5xx."""
 
     status: int
-    document: dict[str, Any]  # empty if the body was not a JSON object
+    document: dict[str, Any]
     retry_after_seconds: float | None = None  # requested with 429 and 503
 
     @property
@@ -66,13 +63,13 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
 
     def said(self) -> str:
-        """Return status and message in one line; of a Status object its message."""
+        """Return status and message in one line."""
         message = excerpt(str(self.document.get("message", "")), _MESSAGE_CHARACTERS_MAX)
         return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object's part, such as its metadata; empty if missing or not an object."""
+    """Return the part, such as its metadata; empty if missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -81,18 +78,14 @@ def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 class Access:
     """Address of the API server, and our credentials."""
 
-    url: str  # without a path
+    url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None: the system's CAs
     namespace: str = ""  # our own; "": unknown
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the access of a pod's own service account; `folder` defaults to SERVICE_ACCOUNT.
-
-    Raises:
-        KubernetesError: not a pod, or one without a token.
-    """
+    """Return the access of a pod's own service account. Raises KubernetesError if there is none."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -119,41 +112,35 @@ def _namespace(file: Path) -> str:
 
 
 class Api:
-    """A client of one API server. Every method raises KubernetesError if there was no response."""
+    """Every method raises KubernetesError if there was no response."""
 
     def __init__(self, access: Access, session: NewSession) -> None:
-        """`session` creates the sessions; hooks have it in `Tools.session`."""
         self.access = access
         self._session = session
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        """Read `path`, such as /api/v1/namespaces/NAMESPACE/pods/NAME."""
         return await self._call("GET", path, None, query=query)
 
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Create; 409 if the name exists."""
+        """Return 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace; 409 if metadata.resourceVersion is not the newest."""
+        """Return 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
-        """Change the parts in `document` (a merge patch)."""
         return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch: pass each event to `take` until it returns False or the server ends the stream; then the
-        answer is empty.
+        """Pass each event to `take` until it returns False or the server ends the stream; then the answer is empty.
 
-        `seconds`: the requested duration; a connection that lasts CALL_SECONDS longer is dead.
-
-        Raises:
-            KubernetesError: also if the stream breaks off or is not a stream of events.
+        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the stream
+        breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(
@@ -229,7 +216,6 @@ def _content(file: Path) -> str:
 
 
 async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    """Pass each event to `take`. Raises ValueError for an invalid line."""
     async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
         async for line in lines:
             event = json_text.read(line)

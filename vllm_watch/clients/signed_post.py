@@ -1,8 +1,4 @@
-"""A signed POST of JSON and its outcome, shared by the webhook hook and the webhook notifier.
-
-The caller interprets the outcome: a restart that may have begun must never be requested twice, a message may be.
-Redirects are not followed; proxies and passwords of our environment are not used.
-"""
+"""Send a signed POST of JSON for the webhook hook and notifier, and leave retries to them."""
 
 import asyncio
 import hashlib
@@ -25,7 +21,7 @@ from vllm_watch.support.redaction import excerpt, redact_always, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; a host that answers none is down
 REPLAY_SECONDS = 300
-"""Age of a timestamp that receivers should accept: clocks differ, and a queue delays requests."""
+"""Receivers should accept a timestamp of this age: clocks differ, and a queue delays requests."""
 _SECRET_BYTES_MAX = 4096
 _EXCERPT_BYTES_MAX = 500
 _EXCERPT_SECONDS = 1.0
@@ -33,7 +29,7 @@ _EXCERPT_SECONDS = 1.0
 ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
     "answered", "untrusted", "not_reached", "no_answer", "cut_off",
 )  # fmt: skip
-"""Outcomes of a POST. With `untrusted` and `not_reached` nothing was sent."""
+"""With `untrusted` and `not_reached` nothing was sent."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -42,21 +38,21 @@ NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 class Posted:
     """The outcome of one POST."""
 
-    end: str  # one of the above
-    text: str  # message, without secrets
-    status: int | None = None  # if answered
+    end: str
+    text: str  # without secrets
+    status: int | None = None
     retry_after_seconds: float = 0.0  # as requested by the receiver
 
 
 def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without proxies and passwords from the environment."""
+    """Take no cookies, and no proxies and passwords from the environment."""
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
 def read_secret(file: Path, key: str) -> bytes:
-    """Return the file's content, stripped. Raises WatchError, which names `key`."""
+    """Raises WatchError, which names `key`."""
     try:
         secret = regular_file.read(file, _SECRET_BYTES_MAX, if_exposed="warned").strip()
     except OSError as error:
@@ -69,7 +65,7 @@ def read_secret(file: Path, key: str) -> bytes:
 
 
 def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
-    """Return the headers of a POST with this idempotency key, signed if there is a secret."""
+    """Sign if there is a secret; `key`: the idempotency key."""
     timestamp = str(int(unix_time))
     found = {
         "Content-Type": "application/json",
@@ -85,7 +81,7 @@ def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> di
 
 
 def origin(url: str) -> str:
-    """Return the part of a URL without secrets: query and path may hold a token."""
+    """Leave out query and path, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
@@ -94,7 +90,7 @@ async def post(
     session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
     unix_time: float,
 ) -> Posted:  # fmt: skip
-    """Send it once. Raises only CancelledError."""
+    """Send the request once. Raises only CancelledError."""
     place = origin(url)
     # Connecting has a shorter limit: a call that used up the whole time was sent.
     connect = min(CONNECT_SECONDS, seconds / 2)
@@ -138,7 +134,6 @@ async def reachable(url: str) -> str | None:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of an error response's body, without waiting for its end."""
     if response.ok and response.status < 300:  # noqa: PLR2004
         return ""
     try:

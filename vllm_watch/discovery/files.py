@@ -1,9 +1,4 @@
-"""Targets from Prometheus file_sd files (JSON or YAML), as written by other tools.
-
-A bad or half-written file keeps its last good targets: losing a fleet because one file was being saved would be worse
-than watching a server that has just gone.
-Source: Prometheus' <file_sd_config>: a list of {"targets": ["host:port"], "labels": {...}}.
-"""
+"""Read targets from Prometheus file_sd files. A bad or half-written file keeps its last good targets. Source: Prometheus' <file_sd_config>."""
 
 import glob
 from dataclasses import dataclass, field
@@ -34,13 +29,13 @@ class _File:
 
 @dataclass(slots=True)
 class FileTargets:
-    """All files that match the patterns; `read` parses only changed ones."""
+    """`read` parses only changed files."""
 
     patterns: tuple[str, ...]
     _files: dict[str, _File] = field(default_factory=dict)
 
     def read(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """Return the targets of all files in order, and problems by file. Blocks on the disk."""
+        """Return targets in order, and problems by file. Blocks on the disk."""
         paths = sorted({path for pattern in self.patterns for path in glob.glob(pattern)})
         problems = {pattern: "no such file" for pattern in self.patterns if not glob.glob(pattern)}
         if len(paths) > _FILES_MAX:
@@ -65,7 +60,7 @@ def _refresh(path: str, file: _File) -> None:
         cause = error.cause if isinstance(error, ConfigError) else (error.strerror or str(error))
         kept = f"; its last good list ({len(file.targets)}) is kept" if file.targets else ""
         file.problem = f"{cause.removeprefix(f'{path}: ')}{kept}"
-        file.stamp = None  # retry at the next poll: it may become complete without a new time
+        file.stamp = None  # it may become complete without a new time
         return
     refused: list[str] = []
     file.targets = tuple(_targets(groups, refused))
@@ -134,6 +129,6 @@ def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfi
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}
-    # A name cannot apply to several servers; those are named by address.
+    # A name cannot apply to several servers.
     name = slug(labels.get("name", "")) if alone else ""
     return TargetConfig(url=url, name=name, **identity)

@@ -1,7 +1,4 @@
-"""Targets of this host: the vLLM servers found by their processes and sockets.
-
-A server stays a target when its process is gone: that is how a crash looks. A configuration reload forgets it.
-"""
+"""Find targets on this host. A server stays a target when its process is gone: that is how a crash looks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -33,7 +30,7 @@ class HostTargets:
         return self._found == {}
 
     async def read(self) -> list[TargetConfig]:
-        """Search; return all servers found since the start. Never raises for their content."""
+        """Return all servers found since the start."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
         if seen is None:  # unknown is not empty
             return targets_of(self._found or {})
@@ -49,7 +46,7 @@ class HostTargets:
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
-    """Return targets; a decode (`kv_consumer`) has the prefills (`kv_producer`) of its model as peers."""
+    """A decode (`kv_consumer`) gets the prefills (`kv_producer`) of its model as peers."""
     producers: dict[str, list[str]] = defaultdict(list)
     for each in found.values():
         if each.kv_role == PRODUCER:
@@ -61,7 +58,7 @@ def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
 
 
 def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
-    """Name it `vllm` at the default port, for compatibility; elsewhere by port."""
+    """For compatibility, the server at the default port is named `vllm`."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
     name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name

@@ -1,8 +1,6 @@
-"""Targets from Kubernetes: the pods that match a label selector, watched for changes.
+"""Watch the pods that match a label selector, as targets.
 
-A pod being deleted is not a target: its end is planned. A pod that is not ready is one: it may be starting, or be the
-one with the problem.
-Runbook: docs/kubernetes.md.
+A pod being deleted is not a target: its end is planned. A pod that is not ready is one. Runbook: docs/kubernetes.md.
 """
 
 import asyncio
@@ -23,11 +21,11 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""Limit of the wait for the first list, so that the daemon starts with its targets."""
+"""The daemon waits this long for the first list, to start with its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""With more prefill servers the cause could not be told, and each poll of a decode checks them all."""
+"""Each poll of a decode checks all its prefill servers; with more, none is checked."""
 
 
 class KubernetesTargets:
@@ -48,7 +46,7 @@ class KubernetesTargets:
         spaces = settings.namespaces or ("",)
         self._watches = [PodWatch(each, query, self._api, self._notice) for each in spaces]
         self._tasks: dict[PodWatch, asyncio.Task[None]] = {}
-        self._names: dict[str, str] = {}  # by uid
+        self._names: dict[str, str] = {}
 
     def _node(self) -> str:
         name = self.settings.node_name
@@ -63,10 +61,7 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """Return the targets known now; the first call waits some seconds for the first list.
-
-        `qualified`: prefix names of pods and groups with the namespace.
-        """
+        """The first call waits for the first list. `qualified`: prefix names and groups with the namespace."""
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without it every node would watch all pods of the cluster.
@@ -78,7 +73,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False  # changes during the wait are included below
+        self.changed = False
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -87,7 +82,6 @@ class KubernetesTargets:
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Cancel the watches; return their tasks."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -126,10 +120,7 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """Name each new pod: as it requests if that is free, else its own name, else none.
-
-        A name stays with its pod, so that others coming or going do not rename it.
-        """
+        """A name stays with its pod while others come and go."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}

@@ -1,7 +1,6 @@
-"""The pods of one namespace, or of all, from the API server: one list, then a resumable watch.
+"""Follow the pods of one namespace, or of all: one list, then a resumable watch.
 
-While the API server is away the last pods are kept: they still serve, and forgetting them would end the watching of
-engines because of another system's outage.
+An outage of the API server must not end the watching of engines, so the last pods are kept.
 Source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes", "410 Gone", "Watch bookmarks".
 """
 
@@ -14,35 +13,35 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""Requested duration of a watch. A silently dead connection is noticed at most one call later."""
+"""A silently dead connection is noticed at most one call later."""
 
 PODS_MAX = 2000
-"""Servers of one namespace: several times the capacity of one process. Each takes less than a KB."""
+"""This is several times the capacity of one process. Each pod takes less than a KB."""
 
 PAGE_PODS = 100
-"""Pods per page: with all their fields (managedFields, volumes, annotations) some 20 KB each, of 4 MiB."""
+"""A pod with all its fields takes some 20 KB, of 4 MiB."""
 
 PAGES_MAX = 100
-"""Pages per list, if the server never ends it: 10,000 matching pods."""
+"""A list that the server never ends is cut at 10,000 pods."""
 
 PAUSE_SECONDS = 1.0
-"""Pause between watches, and after the first failure; doubled after each further one."""
+"""The pause between watches is doubled after each further failure."""
 
 PAUSE_SECONDS_MAX = 30.0
-"""A recovered API server is noticed in half a minute; many watchers do not overload it."""
+"""Many watchers must not overload a recovered API server."""
 
 _GONE, _RIGHTS = 410, (401, 403)
 
 
 class PodWatch:
-    """A task that lists and watches; `pods` and `problem` can be read at any time."""
+    """`pods` and `problem` can be read at any time."""
 
     def __init__(
         self, namespace: str, query: Mapping[str, str], api: Callable[[], Api], changed: Callable[[], None]
     ) -> None:  # fmt: skip
         """`namespace`: "" is our own, "*" all. `changed` is called when `pods` or `problem` may differ."""
         self.namespace = namespace
-        self.pods: dict[str, Pod] = {}  # by uid
+        self.pods: dict[str, Pod] = {}
         self.problem: str | None = None
         self.answered = asyncio.Event()  # the first list has succeeded or failed
         self._query, self._api, self._changed = dict(query), api, changed
@@ -50,10 +49,9 @@ class PodWatch:
         self._listed = False
         self._failures = 0
         self._left_out = False
-        self._invalid = 0  # pods that could not be parsed
+        self._invalid = 0
 
     async def run(self) -> None:
-        """Follow the pods until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -64,7 +62,6 @@ class PodWatch:
                 self._failed(error)
             self.answered.set()
             pause = min(PAUSE_SECONDS * 2 ** max(0, self._failures - 1), PAUSE_SECONDS_MAX)
-            # S311: not a secret; jitter spreads many watchers
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
 
     def _failed(self, error: KubernetesError) -> None:
@@ -81,7 +78,6 @@ class PodWatch:
             self._changed()
 
     async def _list(self) -> None:
-        """Raises KubernetesError."""
         api = self._api()
         found: dict[str, Pod] = {}
         query, self._left_out, self._invalid = {**self._query, "limit": str(PAGE_PODS)}, False, 0
@@ -105,7 +101,6 @@ class PodWatch:
         self.answered.set()
 
     async def _watch(self) -> None:
-        """Raises KubernetesError."""
         api = self._api()
         query = {
             **self._query, "watch": "1", "allowWatchBookmarks": "true",
@@ -163,7 +158,6 @@ class PodWatch:
         return None
 
     def _path(self, api: Api) -> str:
-        """Raises KubernetesError if our namespace is unknown."""
         if self.namespace == "*":
             return "/api/v1/pods"
         namespace = self.namespace or api.access.namespace

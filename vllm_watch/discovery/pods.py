@@ -1,9 +1,7 @@
-"""Turn a pod into a target: does it run a server to watch, at which address, and in which group? Pure.
+"""Turn a pod into a target.
 
-The author of a pod also writes its annotations, so they may set how its own server is reached and named: never another
-host or a credential, and only the keys listed here.
+A pod's author may set by annotations how its own server is reached and named, but never another host or a credential.
 Source: kubernetes.io, Pod lifecycle, Well-Known Labels (pod-template-hash); lws.sigs.k8s.io; kserve.github.io.
-Runbook: docs/kubernetes.md.
 """
 
 import re
@@ -16,10 +14,10 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""Ours, but not for discovery: a rollout by the hook sets it on each pod."""
+"""A rollout by the hook sets it on each pod."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""Label of a Deployment's (Argo: Rollout's) pods; their ReplicaSet's name is Deployment and hash."""
+"""A ReplicaSet's name is its Deployment's (Argo: Rollout's) and this label's hash."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -27,7 +25,7 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""Role labels, and the labels of their scope: of llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose
+"""These are the role labels and their scopes of llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose
 slices do not exchange KV with each other."""
 
 PREFILL, DECODE = "prefill", "decode"
@@ -40,8 +38,8 @@ _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""The command of a server for its own data-parallel ranks only, with others at other addresses: llm-d's wide expert
-parallelism is a LeaderWorkerSet of these. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""With these flags a server has only some data-parallel ranks: llm-d's wide expert parallelism is a LeaderWorkerSet
+of these. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -80,21 +78,17 @@ class Pod:
     name: str
     node: str
     created: str  # Kubernetes' format, which sorts as text
-    address: str  # an IP address; IPv6 without brackets
+    address: str  # IPv6 without brackets
     group: str  # owner that outlives the pod
     role: str = ""  # PREFILL, DECODE; "": both, or unknown
     pairs_in: tuple[str, ...] = ()  # prefill and decode with the same value exchange KV
     gang: str = ""  # shared by ranks that step together
-    annotations: Mapping[str, str]  # valid ones, by ANNOTATIONS
+    annotations: Mapping[str, str]
     invalid: tuple[str, ...] = ()  # messages about the others
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """Return the pod; None if it has nothing to watch now.
-
-    Raises:
-        KeyError, TypeError, AttributeError, ValueError: not a valid pod.
-    """
+    """Return None if there is nothing to watch now. Raises KeyError, TypeError, AttributeError or ValueError for an invalid pod."""
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
     address = status.get("podIP")
@@ -124,7 +118,6 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
 
 
 def _is_rank(spec: Mapping[str, Any]) -> bool:
-    """Return True if a container starts a server for some of the ranks, with its own address."""
     for container in spec.get("containers") or []:
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         command = " ".join(map(str, words))
@@ -134,7 +127,6 @@ def _is_rank(spec: Mapping[str, Any]) -> bool:
 
 
 def _role(labels: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the server's role ("": both or unknown) and its scope."""
     for label, within in _ROLES.items():
         if labels.get(label) in (PREFILL, DECODE):
             return str(labels[label]), (label, *(str(labels.get(each)) for each in within))

@@ -1,8 +1,4 @@
-"""All targets: configured ones, and those found on this host, in file_sd files and in Kubernetes.
-
-The daemon calls `refresh` at its own pace and gets a whole list, or None if nothing changed. A problem is logged once,
-and never shortens a list that was good.
-"""
+"""Collect all targets: configured ones, and those found on this host, in file_sd files and in Kubernetes. A problem never shortens a good list."""
 
 import asyncio
 import contextlib
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _NONE_SECONDS = 5.0  # a user who has just started vLLM is waiting for it
-_CLOSE_SECONDS = 2.0  # a cancelled watch ends at once
+_CLOSE_SECONDS = 2.0
 # Pods come and go in batches. A terminating engine takes longer to close its port.
 _BATCH_SECONDS = 0.1
 
@@ -36,7 +32,7 @@ _NO_KEY = ScrapeSettings.model_validate({"api_key_file": None})
 
 
 class Discovery:
-    """All targets of a configuration, searched every `discovery.refresh_seconds`; pods are watched."""
+    """Targets are searched every `discovery.refresh_seconds`; pods are watched."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
@@ -45,8 +41,8 @@ class Discovery:
         self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()  # pods changed
-        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # by the last search
+        self._news = asyncio.Event()
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._key_warned = False
@@ -56,7 +52,7 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a new configuration; keep the state of files and pods that stay."""
+        """Keep the state of files and pods that stay."""
         settings = config.discovery
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
@@ -84,12 +80,11 @@ class Discovery:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Current problems by file or cluster."""
         return self._problems
 
     @property
     def nothing_found(self) -> str | None:
-        """Message if nothing is watched although this host was searched."""
+        """Explain why nothing is watched although this host was searched."""
         return (
             f"{NONE_FOUND}: {REMEDY}"
             if self._host and self._host.found_none and not self._targets
@@ -105,12 +100,11 @@ class Discovery:
         self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        """Return all targets if they changed since the last call; None if not, or if not due yet."""
+        """Return None if nothing changed since the last call, or if no search is due."""
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
     async def close(self) -> None:
-        """Stop watching pods."""
         ending = [*self._ending, *(task for pods in self._pods for task in pods.close())]
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
@@ -127,7 +121,7 @@ class Discovery:
             self._seen = await self._search()
         found, problems = await self._found()
         if config is not self._config:
-            return None  # reconfigured meanwhile: the result is outdated, and a search is due
+            return None  # reconfigured meanwhile: the result is outdated
         targets = self._joined(found, problems)
         self._log_changes(problems)
         if targets == self._targets:
@@ -155,7 +149,6 @@ class Discovery:
         return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Return the allowed ones; log changes of the others, which are not a problem."""
         allow = self._config.discovery.allow
         allowed = within(found, allow)
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
@@ -166,7 +159,7 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """Withhold the API key from targets named by files or pods, unless discovery.allow is set."""
+        """Targets named by files or pods get no API key, unless discovery.allow is set."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
@@ -214,7 +207,7 @@ def _without_clashes(
 
 
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return those with an allowed host; all if `allow` is empty."""
+    """Return all if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 

@@ -1,4 +1,4 @@
-"""Checks the model's files: complete, or to be downloaded with enough space and permissions."""
+"""Check that the model's files are complete, or can be downloaded."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from vllm_watch.preflight.sizing import GIB
 
 _FILES_NAMED = 3
 _NO_WEIGHTS = ("dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded", "sharded_state", "fastsafetensors")  # fmt: skip
-"""Load formats that do not read the checkpoint's files."""
+"""These load formats do not read the checkpoint's files."""
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
-    """Config, weights and tokenizer."""
+    """Check config, weights and tokenizer."""
     files, command = facts.files, facts.command
     if files is None:
         yield Finding("files", UNKNOWN, "no model is named: vLLM takes the default of its release")
@@ -38,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 
 def check_token(facts: Facts) -> Iterator[Finding]:
-    """The token, if files must be downloaded. Only the hub knows if the model is gated."""
+    """Only the hub knows if the model is gated, so a missing token may be fine."""
     if facts.files is None or not _fetches(facts):
         return
     if facts.token:
@@ -48,7 +48,7 @@ def check_token(facts: Facts) -> Iterator[Finding]:
 
 
 def check_disk(facts: Facts) -> Iterator[Finding]:
-    """Space for the download."""
+    """Check the space for the download."""
     room, files = facts.download_room, facts.files
     if files is None or not _fetches(facts):
         return

@@ -1,4 +1,4 @@
-"""Flags unknown to this vLLM release: argparse exits at the first one."""
+"""Find flags unknown to this vLLM release: argparse exits at the first one."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from vllm_watch.support.vllm_flags import Answer, Standing, look_up, table
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
-    """One finding per unknown flag; if the release is unknown, flags that any release has pass."""
+    """If the release is unknown, flags that any release has pass."""
     version = facts.software.vllm
     for name in facts.command.flags:
         found = look_up(name, version)
@@ -19,7 +19,6 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
 
 
 def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
-    """Return the text, and True if vLLM is known to refuse the flag."""
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
     if not found.exact and version:

@@ -1,4 +1,4 @@
-"""Checks that there are GPUs for all ranks, and that ranks divide the attention heads."""
+"""Check that all ranks have a GPU and the same number of attention heads."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _RANKS = (1, 2, 4, 8, 16)
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:
-    """TP × PP × DP against the GPUs visible to vLLM."""
+    """Compare TP × PP × DP with the GPUs visible to vLLM."""
     if facts.software.device not in (None, "cuda"):
         yield Finding("gpus", UNKNOWN, f"this vLLM is built for {facts.software.device}: NVIDIA's GPUs are not checked")  # fmt: skip
         return
@@ -38,7 +38,7 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def check_heads(facts: Facts) -> Iterator[Finding]:
-    """All ranks take the same number of attention heads."""
+    """Check that the ranks divide the attention heads."""
     model, ranks = facts.model, facts.command.whole("tensor-parallel-size", 1)
     if model is None or ranks <= 1:
         return
@@ -99,7 +99,6 @@ def _too_few(facts: Facts, seen: Visible, needed: int) -> Finding:
 
 
 def _smaller(facts: Facts, count: int) -> int | None:
-    """Return the largest TP size that fits these GPUs and the model's heads."""
     ranks = facts.command.whole("tensor-parallel-size", 1)
     others = ranks_here(facts) // max(1, ranks)
     heads = facts.model.num_attention_heads if facts.model else None

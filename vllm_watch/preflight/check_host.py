@@ -1,4 +1,4 @@
-"""Checks /dev/shm for the ranks, and the driver for the installed CUDA."""
+"""Check /dev/shm and the NVIDIA driver."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,12 @@ from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.visible_gpus import ranks_here
 
-CHUNKS = 10  # vLLM's MessageQueue: a ring of ten chunks
+CHUNKS = 10  # vLLM's MessageQueue is a ring of ten
 CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be set
 NCCL_BYTES_PER_RANK = 10 * MIB
-"""NCCL's buffers in /dev/shm for GPUs without peer access: 4 to 10 MiB per channel and rank."""
+"""Per rank, NCCL takes 4 to 10 MiB per channel of /dev/shm for GPUs without peer access."""
 
-# CUDA major release → oldest driver that runs it (minor version compatibility).
-# Source: NVIDIA's CUDA compatibility guide.
+# CUDA major release → oldest driver that runs it. Source: NVIDIA's CUDA compatibility guide.
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 # (CUDA major, minor) → driver released with it: with older ones, runtime compilation may fail.
 _TOOLKIT_DRIVERS = {
@@ -24,7 +23,7 @@ _TOOLKIT_DRIVERS = {
 
 
 def shared_memory_bytes(facts: Facts) -> int:
-    """Return the /dev/shm needed; 0 with one rank."""
+    """Return 0 with one rank."""
     ranks = ranks_here(facts)
     if ranks <= 1:
         return 0
@@ -51,7 +50,7 @@ def check_shared_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_driver(facts: Facts) -> Iterator[Finding]:
-    """The driver against the CUDA of the installed PyTorch."""
+    """Compare the driver with the CUDA of the installed PyTorch."""
     software = facts.software
     if software.device not in (None, "cuda") or not facts.gpus:
         return

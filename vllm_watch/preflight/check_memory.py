@@ -1,4 +1,4 @@
-"""Checks free memory against vLLM's request at start, and that the model fits."""
+"""Check that memory is free for vLLM, and that the model fits."""
 
 import math
 from collections.abc import Iterator
@@ -19,8 +19,7 @@ CONTEXT_BYTES = GIB // 2
 """vLLM reads free memory after creating its CUDA context (and NCCL): 0.3 to 0.6 GiB by card and driver."""
 
 UNSURE_RATIO = 0.02
-"""Typical error of the plan, as a share of the GPU (on public start-up logs some per cent of the KV cache). A launch
-short by less may work, so it is not stopped."""
+"""The plan's error, as a share of the GPU (on public start-up logs some per cent of the KV cache): a launch short by less is not stopped."""
 
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights fit
@@ -28,7 +27,7 @@ _STEPS = 100
 
 
 def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
-    """Return the free memory that vLLM requires on a GPU to start; None if unknown."""
+    """Return the free memory that vLLM requires to start; None if unknown."""
     share, offered = sizing.utilization(facts), offered_bytes(judged.gpu)
     return None if share is None or offered is None else math.ceil(offered * share)
 
@@ -40,7 +39,7 @@ def is_short(facts: Facts, judged: GpuHolders) -> bool:
 
 
 def memory_missing(facts: Facts) -> str:
-    """Return the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
+    """Name the GPUs and holders of memory that the launch lacks; "" if it lacks none."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
         return ""
     short = []
@@ -55,7 +54,7 @@ def memory_missing(facts: Facts) -> str:
 
 
 def check_memory(facts: Facts) -> Iterator[Finding]:
-    """vLLM's own check at start, per GPU; GPUs with enough are reported together."""
+    """Do vLLM's own check of each GPU at start."""
     gpus = taken(facts) if facts.gpus else ()
     refuses = sizing.refuses(facts)
     fine: list[GpuHolders] = []
@@ -86,9 +85,9 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_fits(facts: Facts) -> Iterator[Finding]:
-    """Weights, activations and one request of max_model_len against vLLM's budget."""
+    """Compare weights, activations and one request of max_model_len with vLLM's budget."""
     if facts.flags_error is not None or not facts.gpus or not taken(facts):
-        return  # reported by other checks
+        return
     plan = sizing.plan(facts)
     if plan is None:
         yield Finding("fits", UNKNOWN, f"whether it fits is unknown: {_why_no_plan(facts)}")
@@ -183,7 +182,7 @@ def _lower(facts: Facts, free: int) -> Iterator[Fix]:
         )  # fmt: skip
 
 
-_USEFUL_TOKENS = 1024  # a shorter context is useless
+_USEFUL_TOKENS = 1024
 
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:

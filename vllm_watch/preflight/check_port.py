@@ -1,4 +1,4 @@
-"""Checks the server's port."""
+"""Check that the server's port is free."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def port_of(text: str | None) -> int | None:
 
 
 def check_port(facts: Facts) -> Iterator[Finding]:
-    """The port must be free; the holder is named."""
+    """Check that the port is free, or name its holder."""
     command = facts.command
     if command.switch("headless") or command.text("uds"):
         return
@@ -51,7 +51,7 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
 
 
 def _collides(listener: Listener, facts: Facts, port: int) -> bool:
-    """Return True unless the addresses differ: only then can two listeners share a port."""
+    """Only listeners at different addresses can share a port."""
     host = facts.command.text("host")
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)

@@ -1,4 +1,4 @@
-"""Checks that vLLM is installed, and flags it would refuse on any machine."""
+"""Check that vLLM is installed, and that its flags are valid."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,13 +13,13 @@ _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
-# Kinds of rope scaling with a max_position_embeddings that is scaled already, or unscaled.
+# With these kinds of rope scaling, max_position_embeddings is scaled already, or unscaled.
 _NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
 
 def check_command(facts: Facts) -> Iterator[Finding]:
-    """The installed vLLM and its version."""
+    """Check the installed vLLM and its version."""
     software, command = facts.software, facts.command
     if software.executable is None and facts.will_exec:
         yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
@@ -37,7 +37,7 @@ def check_command(facts: Facts) -> Iterator[Finding]:
 
 
 def check_flags(facts: Facts) -> Iterator[Finding]:
-    """Invalid values."""
+    """Find invalid values."""
     share = facts.command.text("gpu-memory-utilization")
     given = facts.command.number("gpu-memory-utilization")
     if share is not None and (given is None or not 0 < given <= 1):
@@ -51,7 +51,7 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
 
 
 def check_length(facts: Facts) -> Iterator[Finding]:
-    """--max-model-len above the model's limit."""
+    """Find a --max-model-len above the model's limit."""
     flags, config = facts.flags, facts.files.config if facts.files else None
     if flags is None or flags.max_model_len is None or config is None:
         return
@@ -71,7 +71,7 @@ def check_length(facts: Facts) -> Iterator[Finding]:
 
 
 def check_dtype(facts: Facts) -> Iterator[Finding]:
-    """Explicit bfloat16 on cards without it; by default vLLM uses half there."""
+    """Only explicit bfloat16 is a problem: by default vLLM uses half on cards without it."""
     if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
         return
     for judged in taken(facts):
@@ -83,7 +83,7 @@ def check_dtype(facts: Facts) -> Iterator[Finding]:
 
 
 def _limit(config: Mapping[str, Any]) -> int | None:
-    """Return the model's limit as vLLM derives it; None if absent, or scaled in other ways."""
+    """Return None if the limit is absent, or if its scaling is not known here."""
     text = config.get("text_config")
     for each in (text, config):
         if not isinstance(each, Mapping):
@@ -106,5 +106,5 @@ def _scale(config: Mapping[str, Any]) -> float | None:
 
 
 def _is_number(cause: str) -> bool:
-    """Return True for an invalid number, which vLLM refuses too; an unknown type may be newer than our rules."""
+    """An unknown type may be newer than our rules; an invalid number is refused by vLLM, too."""
     return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Parses a vLLM command line like vLLM: all spellings of flags, the configuration file, the environment."""
+"""Parse a vLLM command line, its configuration file and its environment like vLLM."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def is_whole(text: str) -> bool:
-    """Return True for a number of at most twelve digits."""
+    """Return True for at most twelve digits."""
     return _WHOLE.fullmatch(text) is not None
 
 
@@ -45,16 +45,16 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A launch. `flags` has long names with dashes; a switch is "true" or "false"."""
+    """`flags` has long names with dashes; a switch is "true" or "false"."""
 
     argv: tuple[str, ...]
-    program: str  # SERVE | API_SERVER
+    program: str
     executable: str
     model: str | None
     flags: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config_ignored: str | None = None
-    """A file given in a form that vLLM ignores (--config=FILE)."""
+    """vLLM ignores a file in this form: --config=FILE."""
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -64,7 +64,7 @@ class Command:
         return default if value is None else value.lower() not in ("false", "0", "no")
 
     def whole(self, name: str, default: int) -> int:
-        """Return the number, or the default if invalid (another check reports that)."""
+        """Another check reports an invalid number, so return the default for it."""
         value = self.flags.get(name, "")
         return int(value) if is_whole(value) else default
 
@@ -75,7 +75,7 @@ class Command:
             return None
 
     def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
-        """Return the command to copy, with flags changed (underscores for dashes) and secrets hidden."""
+        """Return the command to copy, with changed flags (underscores for dashes) and without secrets."""
         words = list(self.argv)
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
@@ -83,7 +83,7 @@ class Command:
         return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
     def without(self, name: str) -> str | None:
-        """Return the command without a flag; None if the flag is in the configuration file."""
+        """Return None if the flag is in the configuration file."""
         at = self._at(name)
         if at is None:
             return None
@@ -91,7 +91,6 @@ class Command:
         return _quoted((*self.argv[:at], *self.argv[at + 1 + values :]))
 
     def renamed(self, name: str, right: str) -> str | None:
-        """Return the command with a flag renamed; None as above."""
         at = self._at(name)
         if at is None:
             return None
@@ -119,7 +118,6 @@ class Split:
 
     @property
     def config_path(self) -> str | None:
-        """The configuration file that vLLM would read."""
         words = self.arguments
         if "--config" not in words:
             return None
@@ -130,10 +128,7 @@ class Split:
 
 
 def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
-    """Find vLLM in the command; words before it (env, nohup, tini) may set variables.
-
-    Raises WatchError if it is not a `vllm serve`.
-    """
+    """Find vLLM after words that may set variables (env, nohup, tini). Raises WatchError if it is not a `vllm serve`."""
     words = list(argv)
     if not words:
         raise WatchError("no command is named", _EXAMPLE)
@@ -164,7 +159,7 @@ def _taken(
 
 
 def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
-    """Parse the flags; the command line overrides the configuration file."""
+    """The command line overrides the configuration file."""
     flags, model = _read(parts.arguments)
     ignored = flags.pop("config", None) if parts.config_path is None else None
     flags.pop("config", None)
@@ -201,7 +196,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
 
 
 def _named(word: str) -> tuple[str, str, str]:
-    """Return (long name with dashes, "=" if the word includes a value, the value)."""
+    """Return the long name with dashes, "=" if the word includes a value, and the value."""
     option, equals, value = word.partition("=")
     if option.startswith("-O") and len(option) > len("-O"):
         return "optimization-level", "=", option[2:] or value

@@ -43,7 +43,7 @@ class ModelFiles:
     path: str
     config: Mapping[str, Any] | None = None
     config_error: str | None = None
-    weights: int = 0  # files
+    weights: int = 0
     bytes_total: int | None = None  # of the whole checkpoint, from its index or files
     bytes_here: int = 0
     missing: tuple[str, ...] = ()  # listed in the index
@@ -56,7 +56,7 @@ class ModelFiles:
 class Software:
     """Installed software, read without running it."""
 
-    executable: str | None = None  # None: not in PATH
+    executable: str | None = None
     vllm: str | None = None
     torch: str | None = None
     cuda: tuple[int, int] | None = None
@@ -72,8 +72,8 @@ class Facts:
 
     command: Command
     will_exec: bool = False
-    gpus: tuple[GpuHolders, ...] | None = None  # None: cannot be read
-    gpus_text: str = ""  # why there are none
+    gpus: tuple[GpuHolders, ...] | None = None
+    gpus_text: str = ""
     commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, redacted
     listeners: tuple[Listener, ...] | None = None
     free_port: int | None = None
@@ -82,7 +82,7 @@ class Facts:
     model_error: str | None = None
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     flags: Flags | None = None
-    flags_error: tuple[str, str] | None = None  # cause and remedy
+    flags_error: tuple[str, str] | None = None
     release: Release | None = None  # None: unknown, so the newest is assumed
     shared_memory: Room | None = None
     download_room: Room | None = None

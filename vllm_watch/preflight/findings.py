@@ -1,4 +1,4 @@
-"""Results of checks: ok, problem, warning, or unknown."""
+"""Define the results of checks."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """An instruction, with its command if there is a single one."""
+    """`command` is None if no single one does it."""
 
     what: str
     command: str | None = None
@@ -15,11 +15,10 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. Only a PROBLEM stops a launch."""
+    """Only a PROBLEM stops a launch."""
 
     check: str
     status: str
     text: str
     cause: str | None = None
-    """Slug of a problem or warning."""
     fixes: tuple[Fix, ...] = ()

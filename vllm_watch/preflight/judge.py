@@ -1,4 +1,4 @@
-"""All checks, in the order in which vLLM would fail."""
+"""Run all checks, in the order in which vLLM would fail."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Go, unless there is a problem."""
+    """The launch goes ahead unless there is a problem."""
 
     findings: tuple[Finding, ...]
 

@@ -1,4 +1,4 @@
-"""Capacity plans for these GPUs, also under other flags."""
+"""Make capacity plans for these GPUs, also under other flags."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ GIB = 1 << 30
 _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
-"""V1 of this release and later refuses to start if free memory < utilization × total. Before, and in V0, memory held by
-others reduces the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+"""V1 from this release on refuses to start if free memory < utilization × total; before, and in V0, memory held by others
+shrinks the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
-"""GPUs that share the host's memory: CUDA's free memory excludes memory that the kernel would reclaim."""
+"""These GPUs share the host's memory, and CUDA's free memory excludes memory that the kernel would reclaim."""
 
 
 def release(facts: Facts) -> Release:
@@ -37,14 +37,14 @@ def refuses(facts: Facts) -> bool:
 
 
 def offered_bytes(gpu: GpuSample) -> int | None:
-    """Return the memory that CUDA offers: all except the driver's reserved part."""
+    """CUDA offers all memory except the driver's reserved part."""
     if gpu.memory_total_bytes is None:
         return None
     return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
 
 
 def free_bytes(gpu: GpuSample) -> int | None:
-    """Return the unused part of it."""
+    """Return the unused part of `offered_bytes`."""
     offered = offered_bytes(gpu)
     if offered is None or gpu.memory_used_bytes is None:
         return None
@@ -57,7 +57,7 @@ def is_unified(gpu: GpuSample) -> bool:
 
 
 def utilization(facts: Facts) -> float | None:
-    """Return the share of each GPU that vLLM would take; None if unknown."""
+    """Return None if the utilization is invalid."""
     given = facts.command.number("gpu-memory-utilization")
     if given is not None or facts.command.text("gpu-memory-utilization") is not None:
         return given if given is not None and 0 < given <= 1 else None
@@ -80,7 +80,7 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     if not refuses(facts):
         share -= max(held_by_others(each) for each in gpus) / total
     flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
-    # The number of GPUs is another check; here each rank gets one.
+    # Another check counts the GPUs; here each rank gets one.
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     count = max(ranks, len(visible(facts).gpus))
     source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
@@ -89,9 +89,9 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     try:
         return make_plan(facts.model, flags, machine, checkpoint)
     except WatchError:
-        return None  # ranks do not divide heads or layers: another check reports it
+        return None  # another check reports it
 
 
 def held_by_others(judged: GpuHolders) -> int:
-    """Return the bytes in use before vLLM starts; 0 if unknown."""
+    """Return 0 if unknown."""
     return judged.gpu.memory_used_bytes or 0

@@ -1,8 +1,4 @@
-"""GPUs that vLLM would see and use.
-
-Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or prefixes of them; entries after the first invalid one
-are ignored), and vLLM's: rank n takes the nth visible GPU.
-"""
+"""Find the GPUs that vLLM would use: rank n takes the nth visible one. Source: CUDA's rules for CUDA_VISIBLE_DEVICES (indexes, UUIDs or their prefixes)."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +17,7 @@ class Visible:
 
     gpus: tuple[GpuHolders, ...]
     hidden: int  # by the variable
-    not_there: str | None = None  # first word of the variable that is not a GPU
+    not_there: str | None = None  # the first word that is not a GPU
 
 
 def visible(facts: Facts) -> Visible:
@@ -53,7 +49,7 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """Return the GPUs to be used: fewer than wanted if there are fewer, none if vLLM is built for another device."""
+    """Return fewer GPUs than wanted if there are fewer, none if vLLM is built for another device."""
     if facts.software.device not in (None, "cuda"):
         return ()
     return visible(facts).gpus[: ranks_here(facts)]
@@ -66,7 +62,7 @@ def order_unknown(facts: Facts) -> bool:
 
 
 def _countable(gpus: Sequence[GpuHolders]) -> list[GpuHolders]:
-    """Return the GPUs without MIG parents: CUDA offers the slices."""
+    """Leave out MIG parents: CUDA offers the slices."""
     sliced = {each.gpu.mig_parent_uuid for each in gpus}
     return [each for each in gpus if each.gpu.uuid not in sliced]
 

@@ -1,7 +1,4 @@
-"""Ends exactly one process: a pidfd pins it, so a reused PID is never hit.
-
-Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
-"""
+"""End exactly one process, pinned by a pidfd, so that a reused PID is never hit. Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later."""
 
 import asyncio
 import os
@@ -13,14 +10,13 @@ from vllm_watch.errors import WatchError
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 SAME_START_SECONDS = 2.0
-"""Two readers' boot times may differ by up to a second each. A PID is not reused that soon, and the pinned process is
-checked to be alive."""
+"""Two readers' boot times may differ by up to a second each. A PID is not reused that soon."""
 
 _CLOSED = -1
 
 
 class Pinned:
-    """A pinned process. Close it."""
+    """A pinned process; it must be closed."""
 
     def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
         self.facts = facts
@@ -32,13 +28,13 @@ class Pinned:
         return self.facts.pid
 
     def lives(self) -> bool:
-        """Return True until it ends; a zombie has ended."""
+        """A zombie has ended."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: signal.Signals | int) -> bool:
-        """Send a signal (0: check permission); return False if it was reaped. Raises PermissionError."""
+        """Signal 0 checks the permission. Return False if the process was reaped. Raises PermissionError."""
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
@@ -46,7 +42,6 @@ class Pinned:
         return True
 
     async def ended(self, seconds: float) -> bool:
-        """Wait up to `seconds` for its end; return True if it ended."""
         loop = asyncio.get_running_loop()
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
@@ -60,12 +55,11 @@ class Pinned:
         return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
-        """Return its state letter, or None if it is gone."""
         facts = ProcReader(procfs).read(self.pid)
         return facts.state if facts is not None and self._is_there() else None
 
     def _is_there(self) -> bool:
-        """Return True until it is reaped: until then its PID is its own."""
+        """Until the process is reaped, its PID is its own."""
         try:
             return self.send(0)
         except PermissionError:
@@ -78,10 +72,7 @@ class Pinned:
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
-    """Pin our namespace's process with this PID and start time, or return None.
-
-    Raises WatchError if the kernel has no pidfd.
-    """
+    """Return None if no process of our namespace has this PID and start time. Raises WatchError if the kernel has no pidfd."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -92,7 +83,7 @@ def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pi
             "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
         ) from error
     facts = ProcReader(procfs).read(pid)
-    # Alive after the read, so the facts are the pinned process's.
+    # The process was alive after the read, so the facts are its own.
     pinned = None if facts is None else Pinned(descriptor, facts)
     if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
         os.close(descriptor)

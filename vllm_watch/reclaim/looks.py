@@ -1,4 +1,4 @@
-"""Samples one holder until the plan is certain, with its process pinned."""
+"""Sample one holder until the plan is certain."""
 
 import asyncio
 import os
@@ -18,25 +18,22 @@ from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.proc_stat import parse_stat
 
 SAMPLE_SECONDS = 1.0
-"""Sampling interval: the driver samples each process's load about as often."""
+"""The driver samples each process's load about as often."""
 
 
 class Looks:
-    """Samples of one holder; victims are pinned when a sample first names them."""
+    """Victims are pinned when a sample first names them."""
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
-        self.gpus: tuple[GpuSample, ...] = ()  # at the last scrape
+        self.gpus: tuple[GpuSample, ...] = ()
         self._read = read
         self._judge = HolderJudge(limits)
         self._sightings = Sightings()
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
     async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Sample until a plan is confirmed; a refusal is final after `seconds`.
-
-        Raises WatchError if the GPUs cannot be read.
-        """
+        """A refusal is final after `seconds`. Raises WatchError if the GPUs cannot be read."""
         began_s = time.monotonic()
         while True:
             found, confirmed = await self._sample()
@@ -48,7 +45,6 @@ class Looks:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def once_more(self, agreed: Plan) -> Plan | Refusal:
-        """Sample again; return the same plan or a refusal."""
         found, confirmed = await self._sample()
         if isinstance(found, Refusal):
             return found
@@ -84,7 +80,6 @@ class Looks:
         return found, self._sightings.take(at_s, found)
 
     def _pin(self, victims: Sequence[Victim]) -> Refusal | None:
-        """Pin all victims; return a refusal if one is gone, replaced, or not ours to end."""
         for victim in victims:
             process = victim.holder.process
             name = _name(victim)
@@ -124,7 +119,7 @@ def _not_ours(victim: Victim) -> Refusal:
 
 
 def user_name(uid: int) -> str:
-    """Return the name, or the number if it has none."""
+    """Return the number if the user has no name."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
@@ -135,7 +130,6 @@ PROCESSES_MAX = 65_536
 
 
 def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
-    """Return PID → parent's PID, in procfs's namespace, without processes that end meanwhile."""
     found: dict[int, int] = {}
     for folder in procfs.iterdir():
         if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:

@@ -1,8 +1,4 @@
-"""Plans which processes to end for their GPU memory, or refuses. Pure.
-
-Only processes judged stale on all their GPUs, in more than one sample; never the watcher's own, never one with an
-uncertain identity. A refusal names a remedy.
-"""
+"""Plan which processes to end: only those judged stale on all their GPUs, in more than one sample; never the watcher's own."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +17,10 @@ from vllm_watch.signals.holders.records import (
 from vllm_watch.signals.holders.words import size
 
 CONFIRM_SECONDS = 2.0
-"""Shortest time between the first and the last sample of a plan: one instant proves nothing."""
+"""One instant proves nothing."""
 
 TREE_MAX = 4096
-"""Limit of descendants: more means a loop in the data."""
+"""More descendants mean a loop in the data."""
 
 _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 
@@ -60,17 +56,14 @@ class Victim:
 
     @property
     def bytes(self) -> int | None:
-        """Total of all GPUs; None if the driver does not report it."""
+        """None: the driver does not report it."""
         held = [part.holder.process.used_bytes for part in self.parts]
         return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Processes to end, the requested one first.
-
-    `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes.
-    """
+    """The requested process is first. `left`: descendants with GPU memory that are not ended; `others`: unrelated stale processes."""
 
     victims: tuple[Victim, ...]
     left: tuple[Victim, ...] = ()
@@ -78,7 +71,6 @@ class Plan:
 
     @property
     def key(self) -> frozenset[tuple[object, ...]]:
-        """Must be the same in all samples."""
         return frozenset(
             (victim.pid, victim.holder.process.create_time, victim.reasons)
             for victim in self.victims
@@ -96,9 +88,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """/proc around the holders, in our PID namespace."""
+    """/proc around the watcher, in our PID namespace."""
 
-    parents: Mapping[int, int]  # PID → parent's PID, of all processes
+    parents: Mapping[int, int]  # of all processes
     own_pid: int
 
 
@@ -109,7 +101,7 @@ class Sightings:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        """Add a sample; return True if the plan has been the same for `CONFIRM_SECONDS`."""
+        """Return True if the plan has been the same for `CONFIRM_SECONDS`."""
         if isinstance(found, Refusal):
             self._seen = None
             return False
@@ -166,7 +158,7 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all descendants, nearest first."""
+    """The nearest come first."""
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -179,7 +171,7 @@ def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
-    """Return all ancestors, nearest first."""
+    """The nearest come first."""
     found: list[int] = []
     above = parents.get(pid)
     while above and above not in found:

@@ -1,8 +1,4 @@
-"""Reclaims GPU memory from stale processes on a person's request: each step is journaled, then done.
-
-SIGTERM, a wait, SIGKILL, a wait, then a check that the driver released the memory. plan.py chooses the processes and
-looks.py pins them.
-"""
+"""Reclaim GPU memory from stale processes on a person's request. Each step is journaled before it is done."""
 
 import asyncio
 import time
@@ -20,7 +16,7 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
-"""SIGKILL ends everything not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""
+"""A process with 100 GiB of host memory takes some seconds to end."""
 
 TITLE_CHARACTERS = 40
 
@@ -29,7 +25,7 @@ INTENT, TERM, KILL, OUTCOME = "reclaim_intent", "reclaim_term", "reclaim_kill", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits of the waits, in seconds."""
+    """Limits of the waits."""
 
     term_seconds: float = 10.0
     kill_seconds: float = KILL_SECONDS
@@ -38,12 +34,12 @@ class Patience:
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
-    """Result for one process. `by` None: it did not end."""
+    """`by` None: it did not end."""
 
     pid: int
     by: str | None = None  # "term" | "kill"
     after_seconds: float | None = None
-    state: str | None = None  # of a process that did not end
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +53,12 @@ class Outcome:
 
     @property
     def freed(self) -> bool:
-        """True if all processes ended and the driver released everything."""
         return self.release.released is True and all(each.by for each in self.ended)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reclaim:
-    """One confirmed reclaim. `journal` None: not journaled."""
+    """A confirmed reclaim. `journal` None: not journaled."""
 
     plan: Plan
     pins: Mapping[int, Pinned]  # by the victim's PID
@@ -72,10 +67,10 @@ class Reclaim:
     journal: Journal | None
     actor: str
     patience: Patience = field(default_factory=Patience)
-    tell: Callable[[str], None] = lambda _: None  # prints each step
+    tell: Callable[[str], None] = lambda _: None
 
     async def run(self) -> Outcome:
-        """Carry it out. Raises JournalError if the intent cannot be written; then nothing was done."""
+        """Raises JournalError if the intent cannot be written; then nothing was done."""
         claims = vram_release.claims(self.gpus, [each.pid for each in self.plan.victims])
         for victim in self.plan.victims:
             await self._note(INTENT, victim, reason=why(victim), before=held(victim))
@@ -98,7 +93,6 @@ class Reclaim:
         return outcome
 
     async def _end(self, ended: Mapping[int, Ended]) -> str | None:
-        """Send SIGTERM, then SIGKILL to the rest; return why it was aborted, or None."""
         began_s = time.monotonic()
         steps = (
             (TERM, SIGTERM, self.patience.term_seconds),
@@ -152,13 +146,13 @@ class Reclaim:
 
 
 def why(victim: Victim) -> str:
-    """Return why it is stale."""
+    """Return why the victim is stale."""
     judged = victim.holder.judged
     return f"{judged.reason}: {'; '.join(judged.evidence)}"
 
 
 def held(victim: Victim) -> str:
-    """Return its memory per GPU."""
+    """Return the victim's memory per GPU."""
     return ", ".join(
         f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
     )
@@ -184,7 +178,7 @@ def said(outcome: Outcome) -> str:
 
 
 def _title(victim: Victim) -> str:
-    """Return the program's name or title in brackets; never arguments, which may hold secrets."""
+    """Arguments may hold secrets, so only the program's name or title is shown."""
     process = victim.holder.process
     title = process.cmdline[0] if process.cmdline else process.name
     return f" ({title.rpartition('/')[2][:TITLE_CHARACTERS]})" if title else ""

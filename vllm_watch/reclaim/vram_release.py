@@ -1,9 +1,6 @@
-"""Waits until the driver has released ended processes' GPU memory, and names remaining holders.
+"""Wait until the driver has released ended processes' GPU memory.
 
-A process's end does not prove the release: the driver takes seconds for a large one, a zombie or a process stuck in the
-kernel keeps it, and a context can outlive its process. So before and after are compared, by the memory charged to those
-processes and by used memory that no process explains: another engine that takes the memory meanwhile does not prolong
-the wait. `claims` and `judge` are pure.
+A zombie keeps its memory, and a context can outlive its process. So memory that no process explains is compared, too.
 """
 
 import asyncio
@@ -18,13 +15,13 @@ from vllm_watch.signals.holders.words import size
 from vllm_watch.sources import trace_gpus
 
 DEADLINE_SECONDS = 30.0
-"""A driver releases the largest GPU within seconds of the process's end; later nothing comes."""
+"""A driver releases the largest GPU within seconds of the process's end."""
 
 INTERVAL_SECONDS = 0.5
-"""Polling interval: a sample costs some milliseconds, and a person waits."""
+"""A sample costs some milliseconds, and a person waits."""
 
 LEFT_BYTES_MAX = unaccounted.BASE_BYTES
-"""Unexplained memory that may remain: a driver's own bookkeeping varies by this much."""
+"""A driver's own bookkeeping varies by this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class Claim:
 
     @property
     def held_bytes(self) -> int | None:
-        """Total of these processes; None if the driver does not report it."""
+        """None: the driver does not report it."""
         held = [each.used_bytes for each in self.held]
         return None if None in held else sum(bytes_ or 0 for bytes_ in held)
 
@@ -68,7 +65,7 @@ class Release:
 
     @property
     def released(self) -> bool | None:
-        """True if all GPUs released the memory, False if one did not, None if unknown."""
+        """False if one GPU did not release the memory; None if unknown."""
         found = [each.released for each in self.gpus]
         if False in found:
             return False
@@ -96,7 +93,7 @@ def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
-    """Compare with the present. `gpus` None: unreadable, for the reason in `text`."""
+    """`gpus` None: unreadable, for the reason in `text`."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
     return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
@@ -109,7 +106,7 @@ async def wait(
     deadline_seconds: float = DEADLINE_SECONDS,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> Release:
-    """Sample until all is released or the deadline passes; return the last result."""
+    """Sample until all is released or the deadline passes."""
     began_s = time.monotonic()
     while True:
         reading = await read()
@@ -164,7 +161,7 @@ def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
 
 
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
-    """Return True if it is a claimed process, not another with its PID."""
+    """Another process may have the same PID."""
     if process.used_bytes == 0:
         return False  # listed without memory
     return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)

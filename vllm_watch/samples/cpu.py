@@ -5,16 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCpu:
-    """One engine's processes at one poll. `None` is unknown. Counters start at an unknown value, and restart with the
-    engine's processes or the watcher."""
+    """`None` is unknown. Counters restart with the engine's processes or the watcher."""
 
     engine: str
     waited_seconds: float
     """Sum over polls of the longest wait of a thread: runnable, but without a CPU."""
 
-    pid: int | None = None  # the process of the thread that waited longest since the last poll
-    name: str | None = None  # its title: "VLLM::EngineCore"
-    core: str | None = None  # the engine core with its PID: "VLLM::EngineCore_DP1 (PID 20)"
-    stopped: str | None = None  # a process stopped by a signal or a debugger, with its PID
+    pid: int | None = None  # of the thread that waited longest since the last poll
+    name: str | None = None  # title: "VLLM::EngineCore"
+    core: str | None = None  # "VLLM::EngineCore_DP1 (PID 20)"
+    stopped: str | None = None  # a process that a signal or a debugger stopped, with its PID
     quota_periods: float | None = None  # of the nearest cgroup with a CPU limit; None: no limit
     throttled_periods: float | None = None  # periods in which the limit was used up

@@ -1,4 +1,4 @@
-"""One vLLM engine as in its /metrics: every field that any vLLM has offered, or None."""
+"""Hold the fields of one vLLM engine's /metrics: every one that any vLLM has offered, or None."""
 
 from collections.abc import Mapping
 
@@ -21,29 +21,26 @@ class Histogram:
 
 @record
 class EngineSample:
-    """Gauges, counters since start (no unit: a count) and histograms of one engine.
+    """Gauges, counters since start and histograms of one engine.
 
-    Names as in the published reading contract. `None`: this engine does not offer the field (its version lacks it, or
-    the feature is off), which differs from 0. A field without an `engine` label in vLLM (http, cache_config_info of old
-    versions) is repeated on each engine.
+    `None`: this engine does not offer the field, which differs from 0. A field without an `engine` label in vLLM (http,
+    cache_config_info of old versions) is repeated on each engine.
     """
 
     engine: str  # vLLM's `engine` label, "0" if it has none
     model_name: str | None = None
-    # scheduler
     requests_running: float | None = None
     requests_waiting: float | None = None
     requests_waiting_by_reason: Labelled | None = None
     requests_swapped: float | None = None
-    kv_cache_usage: float | None = None  # ratio, 0 to 1
-    cpu_cache_usage: float | None = None  # ratio, 0 to 1
+    kv_cache_usage: float | None = None
+    cpu_cache_usage: float | None = None
     preemptions: float | None = None
     engine_sleep_state: Labelled | None = None  # 1: awake, weights_offloaded, discard_all
-    # work
     prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
     generation_tokens: float | None = None
     total_tokens: float | None = None
-    request_success: Labelled | None = None  # by finished_reason, including aborts and errors
+    request_success: Labelled | None = None  # includes aborts and errors
     iteration_tokens: Histogram | None = None  # tokens per step: its count counts steps
     engine_steps: float | None = None  # of the scheduler, over all API servers
     last_engine_iteration: float | None = None  # Unix seconds
@@ -53,7 +50,7 @@ class EngineSample:
     prompt_tokens_recomputed: float | None = None
     corrupted_requests: float | None = None
     admission_rejections: Labelled | None = None
-    # latency, seconds
+    # seconds
     ttft: Histogram | None = None
     inter_token_latency: Histogram | None = None
     request_mean_tpot: Histogram | None = None
@@ -64,7 +61,6 @@ class EngineSample:
     inference_time: Histogram | None = None
     model_forward_time: Histogram | None = None
     model_execute_time: Histogram | None = None
-    # requests' sizes
     request_prompt_tokens: Histogram | None = None
     request_generation_tokens: Histogram | None = None
     request_max_num_generation_tokens: Histogram | None = None
@@ -73,8 +69,7 @@ class EngineSample:
     request_params_max_tokens: Histogram | None = None
     request_num_preemptions: Histogram | None = None
     request_prefill_kv_computed_tokens: Histogram | None = None
-    # caches
-    prefix_cache_hit_rate: float | None = None  # ratio; -1 if prefix caching is off (V0)
+    prefix_cache_hit_rate: float | None = None  # -1 if prefix caching is off (V0)
     cpu_prefix_cache_hit_rate: float | None = None
     prefix_cache_queries: float | None = None  # blocks up to vLLM 0.8.5.post1, tokens from 0.9.0
     prefix_cache_hits: float | None = None
@@ -87,11 +82,10 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
-    # KV from other servers, or from below the GPU; by family, without the common prefix
+    # by family, without the common prefix
     kv_failures: Labelled | None = None  # failed or late transfers, stores and loads
-    kv_transfers: Labelled | None = None  # successful ones
+    kv_transfers: Labelled | None = None
     operations_in_flight: Labelled | None = None  # running now: sleep, wake, weight updates
-    # LoRA and speculative decoding
     lora_requests_info: Mapping[str, str] | None = None  # the newest series; its value is its time
     spec_num_accepted_tokens: float | None = None
     spec_num_draft_tokens: float | None = None
@@ -100,14 +94,12 @@ class EngineSample:
     spec_accepted_per_pos: Labelled | None = None
     spec_draft_acceptance_rate: float | None = None
     spec_efficiency: float | None = None
-    # estimates and old gauges
     estimated_flops_per_gpu: float | None = None
     estimated_read_bytes_per_gpu: float | None = None
     estimated_write_bytes_per_gpu: float | None = None
-    avg_prompt_throughput: float | None = None  # tokens per second
-    avg_generation_throughput: float | None = None  # tokens per second
-    # the API server in front
-    http_responses: Labelled | None = None  # by status class, over all handlers
+    avg_prompt_throughput: float | None = None
+    avg_generation_throughput: float | None = None
+    http_responses: Labelled | None = None  # over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = None  # Unix seconds; of the API server
     created_time: float | None = None  # Unix seconds; of the counters (V1, one process)
@@ -124,8 +116,7 @@ JUDGED = frozenset((
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
     "lora_requests_info", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 ))  # fmt: skip
-"""The fields used by anything but `vllm-watch read`. Only these are read of a watched engine (the recording has all):
-the other histograms are half of a sample, and cost as much to create and free."""
+"""Only these are read of a watched engine, because the other histograms are half of a sample; `vllm-watch read` reads all."""
 
 COUNTED = frozenset(("iteration_tokens", "prefill_time", "decode_time"))
 """Histograms judged by count and sum only: `cumulative` is empty for a watched engine."""

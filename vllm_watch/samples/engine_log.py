@@ -12,10 +12,9 @@ class StartFailure:
     deterministic: bool  # the next start would fail the same way if nothing changes
     root_cause_line: str | None = None
     explanation: str = ""
-    sentence: str = ""  # short form; not published
+    sentence: str = ""  # not published
 
     def published(self) -> Mapping[str, object]:
-        """Return the fields for the status and recordings."""
         return {
             "class": self.failure,
             "deterministic": self.deterministic,

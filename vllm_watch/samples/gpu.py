@@ -39,12 +39,12 @@ class GpuSample:
 class GpuReading:
     """One poll of all GPUs of this host.
 
-    `status`: "ok" (gpus may be empty: no GPU visible), "no_driver" (a machine without GPUs: normal),
-    "hung" (the driver did not answer within the deadline; `gpus` is None), "error" (see `text`).
+    `status`: "ok" (also if no GPU is visible), "no_driver" (normal without GPUs), "hung" (the driver did not answer within the
+    deadline; `gpus` is None), "error" (see `text`).
     """
 
     status: str
-    text: str = ""  # the cause, if the status is not "ok"
+    text: str = ""
     t: float = 0.0  # Unix seconds
     duration_s: float = 0.0
     driver_version: str | None = None

@@ -1,4 +1,4 @@
-"""The result of polling one target once: the only input of a Watch."""
+"""Hold the result of polling one target once: the only input of a Watch."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,11 @@ OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
     "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
-"""The last, `watcher`: the watcher could not send the request, or did not run when the response came. It implies
-nothing about the server."""
+"""`watcher`: the watcher could not send the request, or did not run when the response came, so the server may be fine."""
 
 
 SCALING = "HTTP 503: vLLM reports that it is scaling"
-"""Error of a call that vLLM rejected: while it changes its number of data-parallel ranks (elastic expert parallelism),
-every path responds like this, `/health` too."""
+"""Every path responds like this, `/health` too, while vLLM changes its number of data-parallel ranks (elastic expert parallelism)."""
 
 
 @record
@@ -26,14 +24,13 @@ class Call:
     """The outcome of one HTTP call."""
 
     outcome: str  # one of OUTCOMES
-    status: int | None = None  # HTTP status, if there was a response
-    error: str | None = None  # message, if the outcome is not "ok"
-    latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+    status: int | None = None
+    error: str | None = None
+    latency_s: float = 0.0  # from the call to the last byte, or to the failure
     kept: bool = False  # on a reused connection: the same process of the server answered
 
     @property
     def scaling(self) -> bool:
-        """True if vLLM rejected it while scaling elastically."""
         return self.error == SCALING
 
 
@@ -41,8 +38,8 @@ class Call:
 class ServerSample:
     """The API server's process and the server as a whole, without its engines."""
 
-    version: str | None = None  # vLLM's, from /version
-    models: tuple[str, ...] | None = None  # from /v1/models
+    version: str | None = None
+    models: tuple[str, ...] | None = None
     max_model_len: int | None = None  # tokens, of the first model
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
@@ -57,8 +54,8 @@ class ServerSample:
 class Reading:
     """One /metrics body in our fields."""
 
-    vllm: bool  # it has vLLM's series
-    why_not: str | None = None  # message, if it has none
+    vllm: bool
+    why_not: str | None = None
     engine_kind: str | None = None  # "V0" | "V1"
     engines: tuple[EngineSample, ...] = ()  # ascending by engine
     server: ServerSample = ServerSample()
@@ -75,9 +72,8 @@ class ProcessState:
 
 
 CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
-"""Only "unanswered" (accepted, but no answer in time) shows that an engine hangs: "busy" is an answer (429, 503),
-"refused" our mistake or the server's limit (wrong key or model name, no such endpoint), "failed" an error of the
-server, and "unreached" never got there."""
+"""Only "unanswered" (accepted, but no answer in time) shows a hang: "busy" is an answer (429, 503), "refused" our
+mistake or the server's limit, "failed" an error of the server, and "unreached" never got there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,20 +89,17 @@ class CanaryCall:
 
 @record
 class Observation:
-    """One poll of one target.
-
-    `t` is Unix time and may step; `monotonic_s`, if known, never does: use it for intervals.
-    """
+    """`t` is Unix time and may step; use `monotonic_s`, if known, for intervals."""
 
     t: float
     target: str  # URL in recordings, name elsewhere
     monotonic_s: float | None = None
     scrape: Call
-    health: Call | None = None  # None: not polled this time
+    health: Call | None = None
     reading: Reading | None = None  # None: the scrape failed
     gpus: tuple[GpuSample, ...] | None = None  # None: unknown or not polled; (): no GPUs
     process: ProcessState | None = None
     canary: CanaryCall | None = None
-    start_failure: StartFailure | None = None  # from its log; None: none, or no log is followed
-    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes; None: of none
-    attention_backend: str | None = None  # its kernels, from its log
+    start_failure: StartFailure | None = None
+    cpu: tuple[EngineCpu, ...] | None = None  # of engines with visible processes
+    attention_backend: str | None = None

@@ -13,7 +13,7 @@ class ProcessSample:
     name: str | None = None  # comm: the process title, e.g. "VLLM::EngineCore", at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
-    state: str | None = None  # the letter of /proc/PID/stat: R S D Z T t X I
+    state: str | None = None  # the letter of /proc/PID/stat
     create_time: float | None = None  # Unix seconds
     cpu_seconds: float | None = None  # user + system since start
     sm_utilization_ratio: float | None = None  # 0 to 1, over the driver's last sampling period
@@ -22,11 +22,10 @@ class ProcessSample:
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
     mps: bool | None = None
-    pid_local: int | None = None  # PID in our own namespace, if translated
+    pid_local: int | None = None  # in our own namespace, if translated
     ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () without a parent
     left_behind: bool | None = None  # group leader gone, parent in another group
 
     @property
     def pid_here(self) -> int:
-        """PID as in our /proc, if known: NVML may report the host's."""
         return self.pid_local or self.pid

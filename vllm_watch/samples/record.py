@@ -1,8 +1,4 @@
-"""Decorators for records created at every poll of every target: immutable by type, and cheap.
-
-`@dataclass(frozen=True)` assigns each field through `object.__setattr__`: 15 µs for one EngineSample, against 4 here.
-Only the type checker enforces that these records are frozen.
-"""
+"""Decorators for records created at every poll: `@dataclass(frozen=True)` takes 15 µs for one EngineSample, against 4 here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -15,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make a record with keyword-only fields."""
+    """Only the type checker enforces that the record is frozen."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 

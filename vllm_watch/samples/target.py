@@ -1,4 +1,4 @@
-"""A watched server: the identity used in labels, paths and hooks."""
+"""Identify a watched server in labels, paths and hooks."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
-"""Target name of the watcher's own problems and of those shared by all targets; no target may have it."""
+"""The watcher's own problems and those shared by all targets have this target name; no target may have it."""
 
 HOST_PREFIX = "host:"
 
 
 def host_target(name: str) -> str:
-    """Return the target name of a host's GPU problems; target names have no colon."""
+    """Target names have no colon, so a host's GPU problems cannot clash with them."""
     return HOST_PREFIX + name
 
 
@@ -21,7 +21,7 @@ class Target:
     """One vLLM server. `name` is a unique slug; `group` outlives a pod (Deployment, …)."""
 
     name: str
-    url: str  # base URL without a trailing slash, never with credentials
+    url: str  # without a trailing slash, never with credentials
     group: str = ""
     namespace: str = ""
     pod: str = ""
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Host and port, the same for all spellings of this host; "" for a pod, whose address gets reused."""
+        """This is the same for all spellings of this host; "" for a pod, whose address gets reused."""
         if self.pod:
             return ""
         host, _, port = self.host_and_port.rpartition(":")
@@ -39,14 +39,14 @@ class Target:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Its listening address: two targets with the same one are one process."""
+        """Two targets with the same place are one process."""
         if self.pod:
             return self.namespace, self.pod, self.host_and_port.rpartition(":")[2]
         return (self.address,)
 
     @property
     def host_and_port(self) -> str:
-        """Host and port as in a scrape configuration: an IPv6 address in brackets."""
+        """An IPv6 address has brackets, as in a scrape configuration."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,16 +1,12 @@
-"""The parents of a worker process, to see if the program that started it is still alive.
-
-Read for workers only (only they can be orphaned), and again at each poll: an ancestor may die between two polls.
-If one process cannot be read, the whole chain is unknown.
-"""
+"""Find out if the program that started a worker process is still alive."""
 
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 ANCESTORS_MAX = 12
-"""Worker, core, server, two shells, a container's shim, systemd: seven; the rest is spare."""
+"""Worker, core, server, two shells, a container's shim and systemd are seven."""
 
 ARGUMENTS_MAX = 6
-"""`python -u -m vllm.entrypoints.openai.api_server`: the program comes before its options."""
+"""In `python -u -m vllm.entrypoints.openai.api_server` the program comes before its options."""
 
 DEAD_STATES = ("Z", "X")
 """A leader that has ended but was not reaped no longer supervises its children."""
@@ -21,12 +17,12 @@ Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; o
 
 
 class Ancestry:
-    """Reads chains of parents, each process once a poll."""
+    """If one ancestor cannot be read, the whole chain is unknown."""
 
     def __init__(self, processes: ProcReader) -> None:
         self._processes = processes
         self._read: dict[int, ProcessFacts | None] = {}
-        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
+        self._chains: dict[int, tuple[str, ...] | None] = {}
 
     @property
     def pids(self) -> frozenset[int]:
@@ -37,10 +33,9 @@ class Ancestry:
         self._chains.clear()
 
     def of(self, facts: ProcessFacts) -> Kin:
-        """Return the chain above a worker; (None, None) if it is not a worker or cannot be read."""
         if not is_worker(facts) or not facts.ppid:
             return None, None
-        if facts.ppid not in self._chains:  # the workers of one server share it
+        if facts.ppid not in self._chains:
             self._chains[facts.ppid] = self._chain(facts.ppid)
         chain = self._chains[facts.ppid]
         if chain is None:
@@ -78,13 +73,13 @@ class Ancestry:
 
 
 def is_worker(facts: ProcessFacts) -> bool:
-    """Return True if this may be a worker, whose parent decides if it is still needed."""
+    """Return True if this may be a worker."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
 
 
 def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process title. Such a process is never started by hand."""
+    """Return True if vLLM set the title; nobody starts such a process by hand."""
     return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 

@@ -1,8 +1,6 @@
-"""Encode a sequence of texts as the first one in full and the changes of each next one.
+"""Encode a sequence of texts as the first one and the changes of each next one; lossless for any text.
 
-From scrape to scrape a /metrics body keeps its lines and most of its values. Keeping only the new values fits
-ten minutes into memory, and costs less than compressing the bodies. The encoding is lossless for any text; it
-assumes only that the changed part of a line is most likely its last word.
+From scrape to scrape a /metrics body keeps its lines and most values, so ten minutes of changes fit into memory.
 
 A record is a head line, a line with its kind, and its data:
     -           no text, no data
@@ -11,8 +9,6 @@ A record is a head line, a line with its kind, and its data:
     ~flags      a character per line of the previous text, 1 if it changed; then for each changed line
                 its new last word, or the new line after a space
     @           the last word of each line, changed or not; empty for a comment
-
-Most values of a busy engine change at each scrape: finding the unchanged ones takes longer than keeping all.
 """
 
 import sys
@@ -22,18 +18,15 @@ from operator import add, ne
 from typing import NamedTuple
 
 UNCOMPARED = 15
-"""Records written without comparing, after one in which more than half of the values changed."""
+"""Comparing is skipped for this many records after one in which most values changed: it would take longer than it saves."""
 
 
 class Lines(NamedTuple):
-    """A parsed text: each line split into a head and a tail.
-
-    Texts of one layout share one `heads` object. A head with a tail ends with a space; a tail has no spaces.
-    """
+    """Each line is split into a head and a tail without spaces; texts of one layout share one `heads` object."""
 
     heads: tuple[str, ...]
     tails: str  # joined by newlines
-    words: list[str] | None = None  # `tails` as a list, if still at hand
+    words: list[str] | None = None
 
     @property
     def text(self) -> str:
@@ -41,15 +34,14 @@ class Lines(NamedTuple):
 
 
 class Encoder:
-    """Turns texts into records. Keeps the last text; its layout costs nothing extra."""
+    """Turns texts into records."""
 
     def __init__(self) -> None:
         self._previous: str | Lines | None = None
-        self._uncompared = 0  # records left to write without comparing
+        self._uncompared = 0
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the last text; 0 if the next one is written in full."""
         previous = self._previous
         if previous is None:
             return 0
@@ -59,7 +51,6 @@ class Encoder:
         self._previous = None
 
     def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
-        """Return the record. `head` is a non-empty line; `lines` is `text` parsed, if available."""
         if text is None:
             return f"{head}\n-\n"
         # Keeping the words would take six times the memory of the tails.
@@ -80,7 +71,6 @@ class Encoder:
         return "\n".join((head, "~" + flags.decode("latin-1"), *changes, ""))
 
     def _of_tails(self, head: str, before: str, now: Lines) -> str:
-        """Return the record of a text whose lines can differ only in the last word."""
         if before == now.tails:
             return f"{head}\n=\n"
         if self._uncompared:
@@ -115,7 +105,7 @@ class Decoder:
         """Yield each head with the lines of its text; the list changes with the next record."""
         rows = iter(records.split("\n"))
         for head in rows:
-            if not head:  # after the last newline
+            if not head:
                 return
             kind = next(rows)
             if kind == "-":

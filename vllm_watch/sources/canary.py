@@ -1,11 +1,8 @@
-"""The canary: a one-token completion, sent to an engine that looks idle, and its outcome.
+"""The canary: a one-token completion that tells a hung engine from an idle one.
 
-A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running; only a request tells it
-from an idle one. The prompt is always the same harmless word. An engine that sleeps or is paused gets none: a
-request must not wake it or break it.
-
-Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (vLLM 0.11 and later; earlier versions
-ignore it and choose). vLLM aborts a request when its client hangs up, so canaries do not pile up.
+A hung engine core answers `/health` and `/metrics` with 200 and may report 0 running. An engine that sleeps or is paused gets
+no canary, which might wake or break it. Source: vLLM's OpenAI API; `X-data-parallel-rank` selects one engine (vLLM 0.11 and
+later). vLLM aborts a request when its client hangs up, so canaries do not pile up.
 """
 
 import asyncio
@@ -26,7 +23,7 @@ from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
-"""The whole prompt: no user data, and short enough to cost one step."""
+"""This contains no user data, and costs one step."""
 
 REQUEST_ID_PREFIX = "vllm-watch-canary-"
 _BODY_BYTES_MAX = 1 << 20
@@ -52,7 +49,7 @@ class Asked(NamedTuple):
 
     canary: CanaryCall
     call: Call
-    problem: WatchError | None = None  # if the server refused it: the cause an operator can fix
+    problem: WatchError | None = None  # if the server refused the canary
 
 
 class CanaryLimits(Protocol):
@@ -65,7 +62,7 @@ class CanaryLimits(Protocol):
 
 
 class CanarySource:
-    """Sends canaries to one server. Calls must not overlap; the caller owns the session."""
+    """Sends canaries to one server; calls must not overlap."""
 
     def __init__(
         self,
@@ -85,11 +82,7 @@ class CanarySource:
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:
-        """Request one token; return None if the server has been put to sleep or paused meanwhile.
-
-        `model`: the served model name, None if unknown. `engine`: the data-parallel engine that should answer,
-        None if there is only one.
-        """
+        """Request one token; return None if the server sleeps or is paused. `engine`: None if there is only one."""
         if await self._at_rest():
             return None
         try:
@@ -105,7 +98,7 @@ class CanarySource:
             self._route = CHAT
             asked = await self._post(CHAT, model, engine, headers)
         if asked is None:
-            self._route = COMPLETIONS  # another server may answer next time
+            self._route = COMPLETIONS
             cause = "the server offers no completions, so no canary is possible"
             call = Call(outcome="http", status=404, error=cause)
             return Asked(
@@ -114,7 +107,6 @@ class CanarySource:
         return asked
 
     async def _at_rest(self) -> bool:
-        """Return True if the server sleeps or is paused now; without these routes it cannot."""
         answers = await asyncio.gather(
             *(
                 http.get(self._session, self._target.url + path, self._small, {})
@@ -145,7 +137,6 @@ class CanarySource:
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]
     ) -> Asked | None:
-        """Return None if the route does not exist."""
         body = json.dumps(_request(route, self._settings.model or model)).encode()
         url = self._target.url + route
         answer = await http.post(self._session, url, self._limits, headers, body)
@@ -163,7 +154,7 @@ class CanarySource:
 
 
 def _request(route: str, model: str | None) -> dict[str, Any]:
-    """Request one token of any kind: `ignore_eos`, because an immediate end would be no token."""
+    """`ignore_eos` is set because an immediate end would be no token."""
     body: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "ignore_eos": True, "stream": False}
     if model is not None:
         body["model"] = model
@@ -173,17 +164,16 @@ def _request(route: str, model: str | None) -> dict[str, Any]:
 
 
 def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | None) -> Asked | None:
-    """Classify an error response; return None if the route does not exist."""
     status, why = call.status or 0, _why(document)
     if status in _NO_SUCH_ROUTE and "model" not in why.lower():
         return None
-    if "does not support" in why:  # a pooling model, in versions of vLLM that still have the route
+    if "does not support" in why:  # a pooling model
         return None
     text = f"HTTP {status}: {why}" if why else f"HTTP {status}"
     call = Call(outcome="http", status=status, error=text, latency_s=call.latency_s)
     if status in _BUSY:
         return Asked(_canary("busy", call.latency_s, text, engine), call)
-    if status == _GATEWAY_TIMEOUT:  # a proxy timed out before we did
+    if status == _GATEWAY_TIMEOUT:
         return Asked(_canary("unanswered", call.latency_s, text, engine), call)
     if status not in _CALLERS_FAULT:
         return Asked(_canary("failed", call.latency_s, text, engine), call)
@@ -193,10 +183,9 @@ def _not_taken(url: str, call: Call, document: dict[str, Any], engine: str | Non
 
 
 def _why(document: dict[str, Any]) -> str:
-    """Return the server's message: vLLM nests it, older and other servers do not."""
     inner = document.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or document.get("message")
-    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # redacted: some servers repeat the key
+    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some servers repeat the key
 
 
 def _object(body: bytes) -> dict[str, Any]:

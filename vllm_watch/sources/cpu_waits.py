@@ -1,13 +1,8 @@
-"""CPU wait of an engine's threads: /proc/PID/task/TID/schedstat, and the cpu.stat of its cgroup.
+"""Measure the CPU waits of an engine's threads.
 
-An engine core is one busy loop on the host; each step waits for the slowest of its threads and workers. So the
-thread that waited longest between two polls counts: a step lost at least that time. A sum over threads would
-count one moment several times; the main thread alone would miss its waits at a barrier. Waits caused by a
-cgroup's CPU limit are included; cpu.stat tells the two apart.
-
-A process is held by its open folder in /proc, so a successor with the same PID cannot be mistaken for it.
-Source: proc(5), Documentation/scheduler/sched-stats.rst (second number: nanoseconds on a run queue),
-Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
+Each step waits for the slowest thread, so the longest wait of any thread between two polls counts. cpu.stat shows if a cgroup's
+CPU limit caused it. Source: proc(5), Documentation/scheduler/sched-stats.rst (second number of schedstat: nanoseconds on a run
+queue), Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 """
 
 import asyncio
@@ -28,26 +23,24 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Per engine, shared evenly by its processes, each main thread first: a core has some hundreds of threads, most
-of them asleep. Reading one costs 7 µs."""
+"""Per engine, shared evenly by its processes: a core has some hundreds of threads. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
-"""Per engine: a core and its workers on this host; the largest hosts have 16 GPUs."""
+"""An engine has a core and its workers; the largest hosts have 16 GPUs."""
 
 SEARCH_SECONDS = 60.0
-"""Interval at which a missing engine is searched for again, and a known one verified."""
+"""A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""Search again after this time if an engine's processes ended: a supervisor may have restarted it."""
+"""If an engine's processes ended, a supervisor may have restarted it by then."""
 
 READ_SECONDS_MAX = 1.0
-"""A poll takes milliseconds; a longer one is left to end by itself and its result is dropped."""
+"""A poll takes milliseconds; the result of a longer one is dropped."""
 
 CGROUP_LEVELS_MAX = 8
-"""Levels searched upwards for a CPU limit: a container, its pod, its slice."""
+"""A container, its pod and its slice may have a CPU limit."""
 
 TITLE_CHARACTERS_MAX = 60
-"""Longest process title; it appears in sentences."""
 
 _FILE_BYTES_MAX = 4096
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -55,19 +48,19 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """A polled process: its open folder, and how long each thread had waited by the last poll."""
+    """The open folder in /proc cannot be confused with a successor that has the same PID."""
 
     pid: int
     name: str
     folder: int
-    waited_ns: dict[str, int] | None = None  # None: not read yet
+    waited_ns: dict[str, int] | None = None
 
     @property
     def label(self) -> str:
         return f"{self.name} (PID {self.pid})"
 
     def read(self, threads_max: int) -> int:
-        """Return the longest wait of a thread since the last poll (ns). Raises OSError."""
+        """Return the longest wait of a thread since the last poll in nanoseconds. Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
@@ -77,7 +70,6 @@ class _Process:
         )
 
     def is_stopped(self) -> bool:
-        """Return True if a signal or a debugger stopped it; False if unreadable."""
         with suppress(OSError, IndexError):
             return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
         return False
@@ -87,12 +79,11 @@ class _Process:
 class _Engine:
     processes: list[_Process]
     identity: tuple[object, ...]
-    cgroup: Path | None = None  # the nearest one with a CPU limit
+    cgroup: Path | None = None
     waited_seconds: float = 0.0
     longest: _Process | None = None
 
     def read(self) -> float | None:
-        """Read every process; return None if one has ended or the kernel does not count waits."""
         if not self.processes:
             return None
         longest_ns, threads_max = 0, THREADS_MAX // len(self.processes)
@@ -107,13 +98,13 @@ class _Engine:
         return self.waited_seconds
 
     def core(self) -> str | None:
-        """Title and PID of the scheduling process; None before vLLM 0.10.2, which sets no title."""
+        """None with vLLM before 0.10.2, which sets no process title."""
         return next(
             (each.label for each in self.processes if engine_processes.is_core(each.name)), None
         )
 
     def stopped(self) -> str | None:
-        """Title and PID of the first stopped process (state T, or t in a debugger)."""
+        """A process is stopped in state T, or t in a debugger."""
         return next((each.label for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
@@ -125,7 +116,7 @@ class _Engine:
 
 
 class CpuWaits:
-    """Follows one server's engines on this host. Call `observe` from the event loop."""
+    """Call `observe` from the event loop."""
 
     def __init__(
         self,
@@ -134,21 +125,18 @@ class CpuWaits:
         cgroupfs: Path = Path("/sys/fs/cgroup"),
         listing: ProcessListing | None = None,
     ) -> None:
-        """`listing`, of the same `procfs`, may be shared by many targets."""
         parts = urlsplit(url)
         self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
         self._listing = listing or ProcessListing(procfs)
         self._cgroupfs = cgroupfs
         self._engines: dict[str, _Engine] = {}
-        self._sought: tuple[object, ...] = ()  # the last search
+        self._sought: tuple[object, ...] = ()
         self._search_due_s = float("-inf")
         self._busy = self._closed = False
         self.pids: frozenset[int] = frozenset()
-        """All processes of the engines, as last found."""
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
-        """Return the waits so far; None if they cannot be read in time."""
         if self._busy or self._closed or observation.reading is None:
             return None
         if not self._engines and not self._is_search_due(observation.reading, time.monotonic()):
@@ -169,10 +157,10 @@ class CpuWaits:
             try:
                 found = self.read(observation, time.monotonic())
             finally:
-                with suppress(RuntimeError):  # the loop has ended
+                with suppress(RuntimeError):
                     loop.call_soon_threadsafe(end, found)
 
-        # A daemon thread: reading the command line of a process stuck in the kernel may block.
+        # Only a daemon thread may block: a process stuck in the kernel blocks reading of its command line.
         if not threads.begin(work):
             self._busy = False
             return None
@@ -183,7 +171,6 @@ class CpuWaits:
             return None
 
     def read(self, observation: Observation, at_s: float) -> tuple[EngineCpu, ...] | None:
-        """Poll in this thread. `at_s`: monotonic."""
         reading = observation.reading
         if reading is None or not reading.engines:
             return None
@@ -196,7 +183,6 @@ class CpuWaits:
         return known or None
 
     def close(self) -> None:
-        """Close the open folders: now, or when the running poll ends."""
         self._closed = True
         if not self._busy:
             for name in list(self._engines):
@@ -237,7 +223,7 @@ class CpuWaits:
 
     def _sample(self, name: str, engine: _Engine, at_s: float) -> EngineCpu | None:
         if engine.read() is None:
-            if engine.has_ended():  # not merely unreadable: it may be back soon
+            if engine.has_ended():
                 self._search_due_s = min(self._search_due_s, at_s + LOST_SECONDS)
             self._engines.pop(name).close()
             return None
@@ -254,18 +240,18 @@ def _sought(reading: Reading) -> tuple[float | None, tuple[str, ...]]:
 
 
 def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
-    """Yield (thread, nanoseconds waited since its start), the main thread first. Raises OSError."""
+    """Yield each thread and the nanoseconds it has waited, the main thread first. Raises OSError."""
     tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         for thread in islice(os.listdir(tasks), threads_max):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            with suppress(FileNotFoundError, ProcessLookupError):
                 yield thread, int(_read(f"{thread}/schedstat", tasks).split()[1])
     finally:
         os.close(tasks)
 
 
 def _limited_cgroup(root: Path, path: str | None) -> Path | None:
-    """Return the nearest ancestor with a CPU limit; None if outside our view ("/../..")."""
+    """Return None if the cgroup is outside our view ("/../..")."""
     parts = [] if path is None else path.strip("/").split("/")
     if ".." in parts:
         return None
@@ -278,7 +264,6 @@ def _limited_cgroup(root: Path, path: str | None) -> Path | None:
 
 
 def _quota(cgroup: Path | None) -> tuple[float | None, float | None]:
-    """Return (periods of the CPU limit, throttled periods) so far."""
     if cgroup is None:
         return None, None
     try:

@@ -1,9 +1,4 @@
-"""Follow an engine's log and keep the failure it reports.
-
-A thread reads the file in bounded pieces; the poll never waits for it and takes the last result. After a
-rotation or truncation reading continues with the new file; a missing file may appear later. If the log is long
-when the watcher starts, only its end is read.
-"""
+"""Follow an engine's log in a thread, also across rotations, and keep the failure it reports."""
 
 import asyncio
 import os
@@ -24,25 +19,24 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 PIECE_BYTES_MAX = 4 << 20
-"""Read between two polls, some 50 ms of a thread; vLLM writes some kilobytes a second."""
+"""Reading this takes a thread some 50 ms; vLLM writes some kilobytes a second."""
 
 BACKLOG_BYTES_MAX = 16 << 20
-"""Read of a log that is older than the watcher: hours, for an engine that logs its requests."""
+"""An engine that logs its requests writes this in hours."""
 
 TAIL_BYTES_MAX = 256 << 10
-"""Kept as evidence before a restart: some thousand lines, including a traceback per worker."""
+"""The evidence before a restart is some thousand lines, including a traceback per worker."""
 
 LINE_CHARACTERS_MAX = 500
-"""Longest root-cause line in an incident; the log has the rest."""
 
 
 class EngineLog:
-    """One log file. Use it from the event loop."""
+    """Use it from the event loop."""
 
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
-        # Compiling its hundreds of expressions is an eighth of start-up, and few watchers follow a log.
+        # Importing this takes an eighth of start-up, and few watchers follow a log.
         from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
 
         self._reader = LogReader()
@@ -55,16 +49,14 @@ class EngineLog:
 
     @property
     def start_failure(self) -> StartFailure | None:
-        """The failure in the log when last read; None if there is none."""
         return self._found
 
     @property
     def attention_backend(self) -> str | None:
-        """The attention kernels named by the last start, if any."""
         return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
-        """Yield the end of the file as of now, without secrets. Raises OSError if it cannot be read."""
+        """Yield the end of the file, without secrets. Raises OSError."""
         yield await asyncio.to_thread(self._tail)
 
     def _tail(self) -> bytes:
@@ -78,7 +70,6 @@ class EngineLog:
         return redacted(text).encode()
 
     def read_on(self) -> None:
-        """Start reading the new part in a thread; do nothing if a read is running."""
         if self._busy or self._closed:
             return
         self._busy = True
@@ -88,7 +79,7 @@ class EngineLog:
             found = self._found
             try:
                 found = self.read()
-            except Exception as error:  # noqa: BLE001 - one bad line must not end the following
+            except Exception as error:  # noqa: BLE001 - one bad line must not stop the thread
                 _log.error(
                     "engine_log_not_understood",
                     target=self._target,
@@ -96,10 +87,10 @@ class EngineLog:
                 )
             if self._closed and self._file is not None:
                 self._file.close()
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._done, found)
 
-        # A daemon thread: a file on a lost network mount may block forever, and must not block our exit.
+        # Only a daemon thread may block: a lost network mount could do so forever, and must not block our exit.
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
@@ -111,7 +102,6 @@ class EngineLog:
         self._found, self._busy = found, False
 
     def read(self) -> StartFailure | None:
-        """Read the new part in this thread and return the failure as of now; unchanged on errors."""
         try:
             self._read_piece()
             self._problem = None
@@ -131,15 +121,15 @@ class EngineLog:
             self._file = self._open(from_end=True)
         budget = PIECE_BYTES_MAX
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            # Truncated (logrotate's copytruncate): not proof that the engine restarted.
+            # Truncation (logrotate's copytruncate) does not prove that the engine restarted.
             self._file.seek(0)
             self._reader.feed(b"\n")
         piece = self._file.read(budget)
         self._reader.feed(piece)
         if len(piece) < budget and self._replaced():
             self._file.close()
-            self._file = None  # if the new one cannot be opened, the next poll tries again
-            # Rotated, not restarted: keep the findings until a new start begins.
+            self._file = None
+            # A rotation is not a restart: keep the findings until a new start begins.
             self._file = self._open(from_end=False)
             self._reader.feed(b"\n" + self._file.read(budget - len(piece)))
 
@@ -147,7 +137,7 @@ class EngineLog:
         assert self._file is not None  # noqa: S101 - the caller opened it
         try:
             now = self.path.stat()
-        except FileNotFoundError:  # moved away; the new one does not exist yet
+        except FileNotFoundError:
             return False
         known = os.fstat(self._file.fileno())
         return (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino)
@@ -157,11 +147,10 @@ class EngineLog:
         size = os.fstat(file.fileno()).st_size
         if from_end and size > BACKLOG_BYTES_MAX:
             file.seek(size - BACKLOG_BYTES_MAX)
-            file.readline(PIECE_BYTES_MAX)  # skip the partial first line
+            file.readline(PIECE_BYTES_MAX)
         return file
 
     def close(self) -> None:
-        """Close the file: now, or when the running read ends."""
         self._closed = True
         if self._file is not None and not self._busy:
             self._file.close()

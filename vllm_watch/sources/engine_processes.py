@@ -1,10 +1,8 @@
 """Find the processes of an engine on this host: its core, and the workers that the core started.
 
-The server is the process whose start time matches /metrics, so neither a tunnel to another host nor another
-local server is mistaken for it. If /metrics has no start time (several API servers share it), it is the only
-process whose command line has the target's port. In doubt nothing is found: there is no guessing.
-Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"),
-vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
+The server is the process whose start time matches /metrics, or the only one whose command line has the target's port.
+Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"), vllm/v1/engine/core.py (one
+core per data-parallel rank), proc(5).
 """
 
 import re
@@ -13,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
-"""Both sides compute the start from the same ticks, but from a boot time in whole seconds that a clock step moves."""
+"""Boot times are in whole seconds, and a clock step moves them."""
 
 SAME_TICK_SECONDS = 0.02
-"""If several servers started together, the one that started in the same 10 ms tick is meant."""
+"""If servers started together, the right one started in the same 10 ms tick."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -28,16 +26,12 @@ _VLLM = re.compile(
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
-"""All running processes by PID."""
 
 
 def find(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:
-    """Return engine → its processes, the core first. Engines that are not found for sure are left out.
-
-    `started`: Unix seconds, from the server's /metrics. `engines`: the names in /metrics.
-    """
+    """Return engine → its processes, the core first; an engine that is not found for sure is left out. `started`: Unix seconds."""
     server = _server(all_, started, port)
     if server is None:
         return {}
@@ -47,7 +41,7 @@ def find(
         return _titled(cores, all_, engines)
     if len(engines) != 1:
         return {}
-    # Before vLLM 0.10.2 there are no titles; an engine without its own processes runs in the server's.
+    # vLLM before 0.10.2 sets no titles; an engine without its own processes runs in the server's.
     unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
     return {next(iter(engines)): unnamed}
 
@@ -82,7 +76,6 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """Return the only match; of a launcher and its servers, a server: it may have started several."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
     if started is not None and with_core:
@@ -99,7 +92,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
 def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
-    """Return those that match, or all if none does: a log reader has no core."""
+    """A log reader has no core, so if none matches, return all."""
     return [each for each in several if is_it(each)] or several
 
 
@@ -128,7 +121,6 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:
-    """Return True for an engine or worker, False for a resource tracker or another API server."""
     command = " ".join(facts.cmdline or ())
     return not _TITLED.match(_title(facts)) and (
         "multiprocessing.spawn" in command or ("vllm" in command and "tracker" not in command)

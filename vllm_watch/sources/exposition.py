@@ -1,14 +1,7 @@
 """Parse the Prometheus text format fast: the hot path of the daemon.
 
-A server sends the same lines at each scrape; only the numbers differ. So the part before each number (the
-*head*) is learnt once, as a `Layout`; after that a body is split, its heads are compared with the layout, and
-each tail is a float. No line is parsed twice. Vanished series leave nothing behind: a body with other heads
-makes a new layout and the old one is dropped. Targets with the same series share one layout, so a fleet costs
-the memory of one engine.
-
-The result is exactly that of prometheus_client's parsers (tests compare the two). A body beyond the plain
-grammar (timestamps, exemplars, quoted names, odd spacing) is passed to prometheus_client whole: slow, rare, and
-correct by construction.
+Only the numbers change between two scrapes, so the rest of each line (its *head*) is learnt once. A body beyond the plain
+grammar (timestamps, exemplars, quoted names) goes to prometheus_client, whose results are the same.
 """
 
 import re
@@ -23,13 +16,13 @@ from prometheus_client.openmetrics import parser as om
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 25_000
-"""Most lines of a body: twice a vLLM with 16 engines. Learning them takes a quarter of a second, and 40 MB."""
+"""A vLLM with 16 engines has half as many lines. Learning them takes a quarter of a second, and 40 MB."""
 
 LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
-"""Per line: vLLM's longest, cache_config_info, has 1,000 characters and 40 labels."""
+"""vLLM's longest line, cache_config_info, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Longest body passed to prometheus_client's parser: five times a vLLM's; takes about half a second."""
+"""This is five times a vLLM's body; prometheus_client takes half a second for it."""
 
 _EXCERPT_CHARS = 80
 _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
@@ -59,14 +52,14 @@ _TYPES = frozenset(
 
 
 class Series(NamedTuple):
-    """The identity of one line: its name on the wire and its labels."""
+    """A line's name and labels."""
 
     name: str
     labels: dict[str, str]
 
 
 class Layout:
-    """The heads of one server's body, in order. Immutable, shared by targets, hashed by identity."""
+    """The heads of a body, in order; targets share it."""
 
     def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
@@ -75,20 +68,17 @@ class Layout:
         self._heads_characters = sum(map(len, heads))
 
     def read(self, body: str, *, lazily: bool) -> "Exposition | None":
-        """Return the numbers in order of the series; None if the body has another layout.
-
-        `lazily`: check only the characters of the tails; converting one later may raise ValueError.
-        """
+        """Return None if the body has another layout. `lazily`: converting a tail later may raise ValueError."""
         heads = self.heads
-        lines = body.split("\n", len(heads))  # at most one more than expected
+        lines = body.split("\n", len(heads))
         if len(lines) != len(heads):
             return None
         tails = list(map(str.removeprefix, lines, heads))
         joined = "\n".join(tails)
-        # removeprefix leaves a line with another head whole, which makes the joined tails longer.
+        # removeprefix leaves a line with another head whole, so the joined tails are longer.
         if len(joined) != len(body) - self._heads_characters:
             return None
-        # float() takes 1_000 for a thousand; the exposition formats do not.
+        # float() accepts 1_000; the exposition formats do not.
         if "_" in joined or any(compress(tails, self._is_comment)):
             return None
         if lazily and not joined.translate(_NUMERALS):
@@ -103,7 +93,7 @@ class Layout:
         )
 
     def lines_of(self, places: list[int]) -> list[int]:
-        """Return the line numbers of these series; empty for a text that is not read line by line."""
+        """Return the line numbers of these series; empty for a body that prometheus_client read."""
         lines = [index for index, sample in enumerate(self._is_sample) if sample]
         return [lines[place] for place in places] if lines else []
 
@@ -113,7 +103,7 @@ class Layout:
             yield head[:-1].partition("{")[0]
 
     def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
-        """Yield each series with a wanted name, and its index. Equal strings are shared in memory."""
+        """Yield the index of each series with a wanted name, and the series. Equal strings are shared in memory."""
         one: dict[str, str] = {}
         samples = compress(self.heads, self._is_sample)
         for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
@@ -122,11 +112,7 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body: its layout and its numbers (None: not converted from `words` yet).
-
-    `tails`: the rest of each line after its head, joined by newlines, without spaces; None if it was not needed
-    to read the numbers. `words`: the same as a list.
-    """
+    """`values`: None if not converted yet. `tails`: the joined lines without their heads, if they have no spaces; `words`: as a list."""
 
     __slots__ = ("layout", "tails", "values", "words")
 
@@ -144,7 +130,7 @@ class Exposition:
 
 
 class _ForeignLayout(Layout):
-    """The series of a body read by prometheus_client; never matches lines."""
+    """The series of a body that prometheus_client read."""
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
@@ -162,8 +148,6 @@ class _ForeignLayout(Layout):
 
 
 class _BeyondGrammarError(Exception):
-    """A line beyond the plain grammar."""
-
     def __init__(self, index: int, line: str) -> None:
         self.index = index
         self.line = line
@@ -185,11 +169,7 @@ class Parser:
     def parse(
         self, body: str, *, openmetrics: bool = False, lazily: bool = False, lines_max: int = SERIES_MAX
     ) -> Exposition:  # fmt: skip
-        """Parse a body; see `Layout.read` for `lazily`.
-
-        Raises ExpositionError, naming the line, if it is not in the format, and its subclass TooManyLinesError
-        for a body of over `lines_max` lines with an unknown layout.
-        """
+        """Raises ExpositionError, and TooManyLinesError if an unknown layout has over `lines_max` lines."""
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
@@ -200,7 +180,7 @@ class Parser:
                 f"the body has {count} lines, more than {lines_max}", _NO_AGGREGATOR
             )
         if not isinstance(self._layout, _ForeignLayout):
-            self._layout = None  # free it first: two layouts at once take twice the memory
+            self._layout = None  # two layouts at once take twice the memory
         lines = body.split("\n")
         longest = max(lines, key=len)
         if len(longest) > LINE_CHARACTERS_MAX:
@@ -216,14 +196,13 @@ class Parser:
 
     def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
         series = [each for each, _ in samples]
-        # Keep the layout if the series are equal, so that readers need not bind again.
+        # If the series are equal, keep the layout, so that readers need not bind again.
         if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
             self._layout = _ForeignLayout(series)
         return Exposition(self._layout, [value for _, value in samples])
 
 
 def _learn(lines: list[str]) -> Exposition:
-    """Replace `lines` by their heads in place: both at once would be twice the body."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):
@@ -276,7 +255,6 @@ def _is_plain_comment(line: str) -> bool:
 
 
 def _series(head: str, one: dict[str, str]) -> Series:
-    """`one` interns strings."""
     match = _HEAD.match(head + "0")
     assert match is not None, head  # noqa: S101 - only this expression makes heads
     labels = {
@@ -312,7 +290,5 @@ def _with_prometheus_client(
         if openmetrics:
             raise ExpositionError(f"the body is not OpenMetrics{detail[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
-    # A native histogram has no number; skip it.
-    # A native histogram has no number; the others of the body have theirs.
     samples = [each for metric in metrics for each in metric.samples if each.value is not None]
     return [(Series(each.name, each.labels), float(each.value)) for each in samples]

@@ -1,9 +1,4 @@
-"""The flight recorder: the last minutes of every target, compact, exported as a trace file.
-
-It always records, so that the minutes before an incident can be inspected, replayed and shared. Each metrics
-text comes back byte for byte. GPUs are one series for the whole host; an observation gets the newest reading
-that existed when it was made, the one it was judged with.
-"""
+"""Record the last minutes of every target, and export them as a trace file. An observation gets the GPU reading that it was judged with."""
 
 import asyncio
 import json
@@ -22,23 +17,21 @@ from vllm_watch.sources.spool import Spool
 from vllm_watch.sources.tape import Tape, records
 
 _log = structlog.get_logger()
-_SHRINK_RATIO = 15 / 16  # of the bound: shrinking visits every target, so it should be rare
-_GPU_AGE_SECONDS_MAX = 60.0  # an older reading is outdated: polling has stopped
-_DUMP_LINES = 16  # compressed at a time in a thread: 20 ms, after which the client may have left
+_SHRINK_RATIO = 15 / 16  # shrinking visits every target, so it should be rare
+_GPU_AGE_SECONDS_MAX = 60.0
+_DUMP_LINES = 16  # compressing these takes a thread 20 ms
 _DUMP_LEVEL = 3  # a third of the time of level 6 for an eighth more bytes
-_CLOSE_SECONDS = 2.0  # for removing the spool's files; do not wait for a slower disk
+_CLOSE_SECONDS = 2.0  # do not wait for a slower disk
 _GZIP_MEMBER = 31
 
-# One key per line, so that the encoder keeps only the lines that changed.
+# With one key per line, the encoder keeps only the lines that changed.
 _encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
 
 
 class FlightRecorder:
-    """Keeps the last `seconds` of each target, or less to respect the byte limits.
+    """Keeps the last `seconds` of each target, or less to respect the byte limits. Call it from the event loop.
 
-    With `spool_dir`, packed data is on disk, in a file per target of at most `bytes_max_per_target`, and memory
-    holds only the newest seconds. Without it, or if the disk fails, `memory_bytes_max` for all targets together
-    limits the time kept. Call it from the event loop.
+    Without `spool_dir`, or if its disk fails, `memory_bytes_max` limits all targets together.
     """
 
     def __init__(
@@ -56,32 +49,26 @@ class FlightRecorder:
         self._tapes: dict[str, Tape] = {}
         self._urls: dict[str, str] = {}
         self._gpus = self._new_tape()
-        self._gpu_reading = 0  # number of the newest reading
+        self._gpu_reading = 0
         self._memory: dict[Tape, int] = {}
         self._memory_bytes = 0
 
     def name_url(self, target: str, url: str) -> None:
-        """Set the URL shown for the target in a dump; the default is its name."""
         self._urls[target] = url
 
     def observe(
         self, observation: Observation, body: str | None, lines: Lines | None = None
     ) -> None:
-        """Record an observation and its metrics text; of its `gpus`, only if there are any.
-
-        `lines`: the same text parsed, if available.
-        """
+        """Record an observation and its metrics text, but not its GPUs: see `observe_gpus`. `lines`: the same text parsed."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
         clock = observation.monotonic_s
-        # GPUs belong to the host and are kept once; the observation notes if it was judged with them.
         gpu_reading = 0 if observation.gpus is None else self._gpu_reading
         head = f"{gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
         self._append(tape, observation.t if clock is None else clock, head, body, lines)
 
     def observe_gpus(self, reading: GpuReading) -> None:
-        """Record a reading of the host's GPUs for all later observations."""
         self._gpu_reading += 1
         gpus = trace_gpus.known(reading)
         body = None if gpus is None else _encode_by_lines(trace_gpus.to_json(gpus))
@@ -95,21 +82,15 @@ class FlightRecorder:
             self._memory_bytes -= self._memory.pop(tape)
 
     def span_seconds(self, target: str) -> float:
-        """Return the time a dump would cover; 0 for an unknown target."""
         tape = self._tapes.get(target)
         return min(tape.span_seconds, self._seconds) if tape else 0.0
 
     def memory_bytes(self, target: str) -> int:
-        """Return the memory of the target's recording; 0 for an unknown target."""
         tape = self._tapes.get(target)
         return tape.memory_bytes if tape else 0
 
     async def dump(self, target: str, seconds: float) -> AsyncIterator[bytes]:
-        """Yield the last `seconds` as a gzip trace file in pieces, without blocking the loop.
-
-        Raises:
-            TimeoutError: before the first piece, if the spool's disk does not answer.
-        """
+        """Yield a gzip trace file in pieces. Raises TimeoutError before the first piece if the spool's disk does not answer."""
         tape = self._tapes.get(target)
         lines: Iterator[bytes] = iter(())
         if tape is not None:
@@ -209,7 +190,7 @@ def _unpacked(groups: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, list[str
     for group in groups:
         try:
             yield from records(group)
-        except zlib.error as error:  # the others can still be read
+        except zlib.error as error:
             _log.warning("flight recorder spool gave back damaged data", error=str(error))
 
 

@@ -2,11 +2,9 @@
 
 NVML's PIDs belong to the host's PID namespace or to the caller's, depending on the driver:
 - up to R530: the host's, also for a caller inside a container;
-- from 535.113: the caller's, without processes that have no PID there; but until 565 the memory of a process is
-  still looked up by that PID among the *host's*, and until 570 utilization samples carry the host's: both are
-  unknown to a caller in a container;
-- 535.0 to 535.112: branches of either kind, so nothing is assumed.
-In the host's namespace all of these are the same.
+- 535.0 to 535.112: branches of either kind, so nothing is assumed;
+- from 535.113: the caller's, without processes that have no PID there. In a container memory is unknown until 565, and
+  utilization until 570, because the driver still uses the host's PIDs.
 Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
 _gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
 """
@@ -43,7 +41,7 @@ class GpuPids:
         self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
-        """Set the driver's version ("580.65.06"); without it PIDs in a container stay unknown."""
+        """Without the driver's version ("580.65.06"), PIDs in a container stay unknown."""
         match = re.match(r"(\d+)\.(\d+)", version or "")
         self._driver = (int(match[1]), int(match[2])) if match else None
 
@@ -73,7 +71,7 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
-        """Return the process. None: unknown. State X: the host has no such process any more."""
+        """Return None if unknown. State X: the host has no such process any more."""
         if self.numbering == "host":
             return self._on_host(pid)
         if self.numbering == "ours":
@@ -81,7 +79,6 @@ class GpuPids:
         return None
 
     def forget_others(self, pids: Collection[int]) -> None:
-        """Drop the cached facts of all other processes."""
         for reader in self._readers:
             kin = self._kin[reader]
             reader.forget_others({*pids, *kin.pids})
@@ -99,7 +96,7 @@ class GpuPids:
         return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
-        # The driver only claims its version, so the process must confirm it: it has the GPU open.
+        # The driver only claims its version, so the process must have the GPU open.
         if self._namespaces[self._own].levels_above_ours != 0:
             return None
         facts = self._own.read(pid)
@@ -108,7 +105,7 @@ class GpuPids:
         return _with(facts, self._kin[self._own].of(facts), pid)
 
     def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
-        """Add the PID in our namespace. The number alone could match a process of a sibling container."""
+        """The number alone could match a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
             return _with(facts, kin, facts.pid)

@@ -1,9 +1,4 @@
-"""Find the vLLM servers of this host from /proc alone: command lines and listening sockets.
-
-A server in a container is found by its visible processes and reached at the container's address. If the command
-line does not give the port, or the process is hidden (a sidecar shares the network but not the processes), the
-server is `sure` only after it answered. A program that embeds vLLM is recognized by its engine core.
-"""
+"""Find the vLLM servers of this host in /proc. If a process is hidden or its port unknown, only an answer proves the server."""
 
 import os
 import re
@@ -29,7 +24,7 @@ PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
 
 
 class HostServer(NamedTuple):
-    """A server's URL, its command line's facts, and whether it is certainly vLLM's."""
+    """A server's URL, the facts of its command line, and whether it is certainly vLLM's."""
 
     url: str
     model: str = ""
@@ -72,7 +67,6 @@ def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:
-    """Return each server once: the first of several processes; for an engine core, its parent."""
     fits = {}
     for pid, facts in all_.items():
         command = facts.cmdline or ()
@@ -97,7 +91,7 @@ def _servers(
     port = flags.get("port", str(PORT_DEFAULT))
     held = _held(facts, all_, procfs)
     at_port = [each for each in held if port_known and str(each.port) == port]
-    if port_known and not at_port and port.isdecimal():  # still loading, or descriptors unreadable
+    if port_known and not at_port and port.isdecimal():
         network = _listening(procfs / str(facts.pid) / "net")
         at_port = [each for each in network if str(each.port) == port][:1]
         at_port = at_port or [sockets.Listening(flags.get("host", "127.0.0.1"), int(port), 0)]
@@ -116,7 +110,6 @@ def _kv_role(text: str) -> str:
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
-    """Return the listening sockets of the process and of the API servers that it started."""
     try:
         inodes = sockets.held(procfs, facts.pid)
         for part in descendants(facts.pid, all_):
@@ -137,7 +130,7 @@ def _listening(net: Path) -> list[sockets.Listening]:
 def _same_network(
     pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
 ) -> bool:
-    """Return True if it is in our network namespace; if unreadable, if its socket is one of ours."""
+    """If the namespace is unreadable, compare the sockets."""
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
@@ -150,7 +143,6 @@ def _same_network(
 def _address(
     listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
 ) -> tuple[str, int] | None:
-    """Return a reachable address; None if there is none, e.g. only a container's loopback."""
     address, port = listening.address, listening.port
     if address not in _ANY:
         reachable = ours or not address.startswith(("127.", "::1"))
@@ -162,7 +154,7 @@ def _address(
 
 
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
-    """Return --NAME VALUE and --NAME=VALUE by name with dashes; a switch is empty."""
+    """A switch has an empty value; names have dashes."""
     found: dict[str, str] = {}
     for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):

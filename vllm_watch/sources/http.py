@@ -1,4 +1,4 @@
-"""One bounded HTTP call and its outcome: the watcher's only way to talk to an engine."""
+"""Make bounded HTTP calls: the watcher's only way to talk to an engine."""
 
 import time
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
-"""Largest share of a call's time for connecting. If both limits expired at the same moment, an unreachable server
-would look like one that accepts connections and hangs, and a restart would be advised."""
+"""If both limits expired at once, an unreachable server would look like one that hangs, and a restart would be advised."""
 
 REDIRECTS_MAX = 2
 """vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; the second is spare."""
@@ -26,7 +25,7 @@ _SYSTEM_TLS = TlsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
+    """`timeout_seconds` lasts until the last byte."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
@@ -41,8 +40,8 @@ class Answer:
     call: Call
     body: bytes = b""
     content_type: str = ""
-    url: str = ""  # final URL, after redirects
-    headers: Mapping[str, str] = field(default_factory=dict)  # by names in lower case
+    url: str = ""  # after redirects
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
     arrived_monotonic_s: float = 0.0  # of the last byte, or of the failure
 
 
@@ -52,7 +51,7 @@ def new_session() -> Session:
 
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
-    """GET `url`. Never raises for errors of the server or the network."""
+    """Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
     reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
@@ -69,10 +68,7 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
 async def post(
     session: Session, url: str, limits: Limits, headers: dict[str, str], body: bytes
 ) -> Answer:
-    """POST `body` once, without redirects. Never raises for errors of the server or the network.
-
-    A status other than 200 keeps the beginning of its body, which explains the error.
-    """
+    """POST once, without redirects. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     bounds = _bounds(limits, limits.timeout_seconds)
     reply = await session.ask("POST", url, headers, body, bounds)
@@ -92,7 +88,7 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 async def _fairly(
     session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Reply:
-    """GET, and retry once if our loop was late when the answer was due: it may have come in time."""
+    """Retry once if our loop was late when the answer was due: it may have come in time."""
     late_s = 0.0
     for _ in range(2):
         reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
@@ -112,10 +108,7 @@ def _held_up(late_s: float) -> Reply:
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Return the redirect's URL; None if it is invalid, too long or leaves the server.
-
-    Another host could be anyone's: keys and trust end at the configured origin.
-    """
+    """Return None if the redirect leaves the server: keys and trust end at the configured origin."""
     try:
         target = urljoin(url, location)
         if location and len(target) <= URL_CHARS_MAX and urlsplit(target)[:2] == urlsplit(url)[:2]:

@@ -1,8 +1,4 @@
-"""One connection to a server, with one request at a time: a plain asyncio protocol.
-
-It closes itself if it cannot be trusted: after unsolicited bytes, after an abandoned response, or if the response
-ends with the connection.
-"""
+"""Hold one connection, with one request at a time. It closes itself after unsolicited bytes or an abandoned response."""
 
 import asyncio
 import ssl
@@ -14,7 +10,7 @@ from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
-"""Kept of the body of a refused POST: a sentence or two."""
+"""This is enough for the reason of a refused POST."""
 
 _CLOSED_AFTER_TLS = (
     "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
@@ -26,30 +22,26 @@ class Wanted(NamedTuple):
     """Limits of the response."""
 
     deadline_s: float  # of the loop's clock
-    seconds: float  # the whole time limit, for messages
+    seconds: float
     body_bytes_max: int
 
 
 class Reply(NamedTuple):
-    """The outcome of a request. Not an exception: its traceback would keep the body until a collection."""
+    """The outcome of a request: an exception would keep the body in its traceback until a garbage collection."""
 
     outcome: str  # one of samples.observation.OUTCOMES
     error: str | None = None
     status: int | None = None
-    headers: Mapping[str, str] = {}  # by names in lower case
+    headers: Mapping[str, str] = {}  # names in lower case
     body: bytes = b""
     arrived_monotonic_s: float = 0.0  # of the last byte, possibly long before it is read
     late_s: float = 0.0  # delay of our own clock when it ended the request
-    kept: bool = False  # on a reused connection
-    waited_s: float = 0.0  # in our own queue to connect; not the server's time
+    kept: bool = False
+    waited_s: float = 0.0  # in our own queue to connect
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection and its current request.
-
-    `room`: the receive buffer, shared by all connections of a loop, because bytes are consumed at once. Without it
-    asyncio allocates 256 kB per response, which costs more than reading it.
-    """
+    """All connections of a loop share `room`, the receive buffer: asyncio would allocate 256 kB per response."""
 
     def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -60,14 +52,14 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[Reply] | None = None
         self._reader = ResponseReader()
         self._wanted = Wanted(0.0, 0.0, 0)
-        self._error: Exception | None = None  # the cause of its end
+        self._error: Exception | None = None
         self._tls_13 = False
-        self._received = False  # any byte ever
-        self._given_up = False  # we ended it
-        self.begun = False  # the response has begun
+        self._received = False
+        self._given_up = False
+        self.begun = False
         self.reusable = False
         self._idle_until_s: float | None = None  # of the loop's clock; None: in use
-        self._idle_timer: asyncio.TimerHandle | None = None  # shared by successive idle periods
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._loop.time() - self._made_s < seconds
 
     async def exchange(self, request: bytes, wanted: Wanted) -> Reply:
-        if self._transport is None:  # closed before the request
+        if self._transport is None:
             return self._broken_off()
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         self._waiter = waiter
@@ -106,7 +98,6 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer = self._loop.call_later(seconds, self._idle_end)
 
     def _idle_end(self) -> None:
-        """The first idle period is over; the connection may have been used since."""
         self._idle_timer = None
         if self._idle_until_s is None:
             return
@@ -121,14 +112,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- called by asyncio
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS transports are
         self._transport = transport
         secure = transport.get_extra_info("ssl_object")
         self._tls_13 = secure is not None and secure.version() == "TLSv1.3"
-        transport.pause_reading()  # read nothing before the first request
+        transport.pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room
@@ -158,8 +147,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._end(self._broken_off())
         self._reader.close()
-
-    # --- end of a request
 
     def _done(self) -> None:
         reader = self._reader

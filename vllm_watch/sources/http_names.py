@@ -1,4 +1,4 @@
-"""Host name resolution: the system's resolver, called in a thread, with a short cache."""
+"""Resolve host names in a thread, with a short cache."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ KEPT_SECONDS = 30.0
 """A replaced pod gets another address; most servers are scraped more often than this."""
 
 NAMES_MAX = 1000
-"""Cache size; when full, the cache is cleared."""
+"""When full, the cache is cleared."""
 
 Resolve = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
@@ -23,7 +23,7 @@ class _Lookup(NamedTuple):
 
 
 class Names:
-    """A cache of addresses. Concurrent lookups of one name share one query, which outlives a cancelled caller."""
+    """Concurrent lookups of one name share one query, which outlives a cancelled caller."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or _of_the_system

@@ -1,4 +1,4 @@
-"""HTTP requests as bytes: a URL is parsed once, headers are checked each time."""
+"""Build HTTP requests as bytes."""
 
 import base64
 import re
@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Longest URL: proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
+"""Proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
 
 PLACES_MAX = 4096
-"""Cache of parsed URLs (1 kB each, 10 kB at worst): two per scrape of 1,000 targets, and spare."""
+"""Two parsed URLs (1 kB each, 10 kB at worst) per scrape of 1,000 targets, and spare."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -39,13 +39,13 @@ class Place(NamedTuple):
 
     origin: Origin
     target: str  # path and query
-    host: str  # value of the header Host
-    authorization: str  # from the URL's user and password; "": none
+    host: str
+    authorization: str
 
 
 @lru_cache(PLACES_MAX)
 def place(url: str) -> Place:
-    """Parse a URL. Raises ValueError if it is invalid."""
+    """Raises ValueError if the URL is invalid."""
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
@@ -68,7 +68,7 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Build a request. Header names must be in their usual case. Raises ValueError for an unsafe header."""
+    """Header names must be in their usual case. Raises ValueError for an unsafe header."""
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

@@ -1,7 +1,5 @@
-"""Incremental HTTP/1.x response parser: head, decompressed body, and its end. No I/O.
+"""Parse HTTP/1.x responses. llhttp (through httptools) has no size limits: they are enforced here.
 
-llhttp (through httptools) finds head, chunks and end, strictly: folded headers, bare line feeds and two lengths are
-invalid. llhttp has no limits, so size limits are enforced here.
 Source: RFC 9112 (messages, framing, chunks), RFC 9110 (fields, status codes).
 """
 
@@ -15,22 +13,21 @@ from httptools import (
 )
 
 HEAD_BYTES_MAX = 64 << 10
-"""All heads of one response: servers send hundreds of bytes, proxies with long policies some thousands."""
+"""Servers send hundreds of bytes, proxies with long policies some thousands."""
 
 HEADERS_MAX = 128  # including trailers
 INFORMATIONAL_MAX = 16
-"""Heads of status 1xx before the response; one is usual (103), an endless series is invalid."""
+"""One head of status 1xx is usual (103)."""
 
 FRAMING_BYTES_MAX = 256 << 10
-"""Everything but the body: chunk sizes, extensions, trailers. One-byte chunks would cost us far more than their
-sender: 40 bytes of memory per byte."""
+"""Limits everything but the body: one-byte chunks would cost us 40 bytes of memory per byte."""
 
 OK = 200
 _SWITCHING = 101
 
 
 class ResponseReader:
-    """Parses one response after another; call `expect` before each. `status` is 0 until the head is complete."""
+    """Call `expect` before each response. `status` is 0 until the head is complete."""
 
     __slots__ = (
         "_body_bytes_left", "_framing_left", "_head_left", "_headers_left", "_informational_left", "_parser", "_parts",
@@ -38,19 +35,18 @@ class ResponseReader:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # A reference cycle: until `close` only the garbage collector could free it.
+        # This is a reference cycle: until `close` only the garbage collector could free it.
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect(0)
 
     def expect(self, body_bytes_max: int, refusal_bytes_max: int = 0) -> None:
-        """Reset for the next response, with limits for its body if the status is 200, and if it is not."""
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case; duplicates are joined
         self.body_bytes = 0  # received, compressed
         self.complete = False
-        self.trailing_data = False  # more bytes came than the response has
-        self.keep_alive = False  # the connection can be reused once the response is complete
-        self.error: tuple[str, str] | None = None  # outcome and message: parsing has stopped
+        self.trailing_data = False
+        self.keep_alive = False
+        self.error: tuple[str, str] | None = None
         self.refusal_bytes_max = refusal_bytes_max
         self._body_bytes_left = body_bytes_max
         self._parts: list[bytes] = []
@@ -65,13 +61,12 @@ class ResponseReader:
 
     @property
     def ended(self) -> bool:
-        """True if the response is complete, invalid, or as long as it may be."""
         if self.error is not None or self.complete:
             return True
         return self.status not in (0, OK) and self._body_bytes_left <= 0
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Parse received bytes. Raises MemoryError."""
+        """Raises MemoryError."""
         if self._parser is None or self.error is not None:
             return
         before = self.body_bytes
@@ -93,17 +88,13 @@ class ResponseReader:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
 
     def end(self) -> bool:
-        """Handle a clean end of the connection; return True if the response is complete."""
         known = "content-length" in self.headers or "transfer-encoding" in self.headers
         if self.status and not known:
             self.on_message_complete()
         return self.complete
 
     def body(self) -> bytes:
-        """Return the body received so far, decompressed."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-
-    # --- called by llhttp
 
     def on_message_begin(self) -> None:
         self.trailing_data = self.trailing_data or self.complete
@@ -115,7 +106,7 @@ class ResponseReader:
             self._refuse(f"more than {HEADERS_MAX} headers")
         elif self._head_left < 0:
             self._refuse(f"its head is longer than {HEAD_BYTES_MAX} bytes")
-        elif not self.status:  # otherwise a trailer; all are ignored
+        elif not self.status:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
             # Joined duplicates of length or coding are invalid, and are refused.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
@@ -164,10 +155,8 @@ class ResponseReader:
         if self._unpack is not None and not self._unpack.eof:
             self._give_up("garbled", "the gzip body ends early")
 
-    # --- consequences
-
     def _frame(self, parser: HttpResponseParser) -> None:
-        """Determine how the body is framed and if the connection outlives it. RFC 9112, 6.3 and 9.3."""
+        """Source: RFC 9112, 6.3 and 9.3."""
         headers = self.headers
         self.keep_alive = parser.should_keep_alive() and self.status != _SWITCHING
         coding = headers.get("transfer-encoding", "chunked")
@@ -185,7 +174,7 @@ class ResponseReader:
         self._give_up("garbled", f"the answer is not HTTP: {why}")
 
     def _give_up(self, outcome: str, why: str) -> None:
-        """Stop and free the body: one that was too large must not wait for the garbage collector."""
+        """Free the body at once: one that was too large must not wait for the garbage collector."""
         if self.error is None:
             self.error = outcome, why
             self._parts.clear()

@@ -1,8 +1,7 @@
-"""State shared by calls: reusable connections, addresses, TLS contexts.
+"""Share reusable connections, addresses and TLS contexts between HTTP calls.
 
-A request is sent once. Only a GET is retried, once, on a new connection, if a reused one was closed before a byte
-of the response came: servers close idle connections (uvicorn after 5 s), sometimes just as we use them.
-Other methods always use a new connection, so this cannot happen to them.
+Servers close idle connections (uvicorn after 5 s), so a GET is retried once if a reused one was closed before any byte of the
+response. Other methods always use a new connection.
 """
 
 import asyncio
@@ -23,22 +22,24 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""A connection idle for this long is closed: the server is no longer polled."""
+"""The server of a connection that is idle for longer is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""An older connection is not reused: it would pin us to one process of a server while others may hang."""
+"""Reusing an older connection would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""Head start of an address before the next is tried in parallel (RFC 8305, 8)."""
+"""RFC 8305, 8: the next address is tried in parallel after this time."""
 
 ROOM_BYTES = 256 << 10
-"""Read from a socket at once: more than a usual /metrics, so one turn of the loop suffices."""
+"""This is more than a usual /metrics, so one turn of the loop suffices."""
 
-_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next, with TLS two later
+_CLOSE_TURNS = (
+    4  # turns of the loop: an aborted connection ends in the next one, with TLS two later
+)
 
 
 class Bounds(NamedTuple):
-    """Limits of one call: seconds to connect, seconds to the last byte, bytes of the body; and its TLS."""
+    """`seconds` lasts until the last byte."""
 
     connect_seconds: float
     seconds: float
@@ -47,15 +48,11 @@ class Bounds(NamedTuple):
 
 
 class _To(NamedTuple):
-    """The key of the pool: connections to one origin with one TLS configuration are interchangeable."""
-
     origin: Origin
     tls: TlsConfig
 
 
 class _Seat:
-    """A permit for one open connection; released once."""
-
     def __init__(self, seats: asyncio.Semaphore) -> None:
         self._seats: asyncio.Semaphore | None = seats
 
@@ -66,18 +63,15 @@ class _Seat:
 
 
 class Session:
-    """An HTTP client for one event loop. It must be closed.
-
-    At most `connections_max` are open: beyond that a call replaces an idle connection, or waits.
-    """
+    """If `connections_max` are open, a call replaces an idle connection, or waits."""
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
         self._seats = asyncio.Semaphore(most)
-        self._waiting = 0  # calls that wait for a permit
+        self._waiting = 0
         self._names = names if names is not None else Names()
         self._trust = Trust()
-        self._idle: dict[_To, list[Connection]] = {}  # the last used is last
+        self._idle: dict[_To, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._closed = False
         self._room = memoryview(bytearray(ROOM_BYTES))
@@ -93,7 +87,6 @@ class Session:
         return len(self._open)
 
     async def close(self) -> None:
-        """Close every connection; running calls fail."""
         self._closed = True
         self._names.close()
         for connection in list(self._open):
@@ -123,7 +116,7 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
-        # The server gets its full time: the wait for a permit was ours.
+        # The wait for a permit was ours, so the server gets its full time.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)
@@ -183,8 +176,6 @@ class Session:
         if not kept:
             self._idle.pop(to, None)
 
-    # --- connecting
-
     async def _connected(
         self, to: _To, seconds: float, wanted: Wanted, seat: _Seat
     ) -> Connection | Reply:
@@ -220,7 +211,7 @@ class Session:
                 raise
             late_s = loop.time() - due_s
             if due_s < connect_by_s:
-                # The deadline came first: a reused connection had hung, or loading certificates took the time.
+                # A reused connection had hung, or loading certificates took the time.
                 cause = f"connected, but no complete answer within {wanted.seconds:g} s"
                 return Reply("read_timeout", cause, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)

@@ -1,4 +1,4 @@
-"""TLS contexts (trusted CAs, own certificate), loaded from files once and again when these change."""
+"""Load TLS contexts (trusted CAs, own certificate) from files, again when these change."""
 
 import asyncio
 import errno
@@ -14,14 +14,12 @@ from vllm_watch.settings.tls import TlsConfig, TlsFileError
 from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
-"""Shortest time between reloads of the system's CAs after a refused certificate: they may have been fixed, or were
-unreadable before for lack of a file descriptor."""
+"""The system's CAs may have been unreadable for lack of a file descriptor, so they are reloaded at most this often."""
 
 CHECK_SECONDS = 5.0
-"""Interval at which files are checked for changes when connections are made."""
 
 CONTEXTS_MAX = 200
-"""Cache size; a system's CAs take a megabyte per context."""
+"""A system's CAs take a megabyte per context."""
 
 _log = structlog.get_logger()
 
@@ -38,32 +36,32 @@ class _Made:
 
 
 class Trust:
-    """TLS contexts by configuration. Use from one event loop; threads load the files."""
+    """Use from one event loop; threads load the files."""
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        # Taken only in threads: a thousand targets load the same files once.
+        # The lock is taken only in threads: a thousand targets load the same files once.
         self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
-        """Return a cached or new context. Raises TlsFileError, and OSError if no thread can be started."""
+        """Raises TlsFileError, and OSError if no thread can be started."""
         made, now_s = self._made.get(tls), time.monotonic()
         try:
             if made is None:
                 return await asyncio.to_thread(self._current, tls)
             if tls.files and now_s - made.checked_s >= CHECK_SECONDS:
-                # In the background: threads may be busy resolving names, and this context still works.
+                # Threads may be busy resolving names, and this context still works.
                 made.checked_s = now_s
                 loop = asyncio.get_running_loop()
                 made.checking = loop.run_in_executor(None, self._current, tls)
                 made.checking.add_done_callback(lambda check: check.cancelled() or check.exception())  # fmt: skip
-        except RuntimeError as error:  # no thread can be started
+        except RuntimeError as error:
             if made is None:
                 raise OSError(errno.ENOMEM, str(error)) from error
         return made.context
 
     def refused(self, tls: TlsConfig) -> None:
-        """Reload the system's CAs after a failed handshake: their change shows in no stamp."""
+        """Stamps do not show a change of the system's CAs."""
         made = self._made.get(tls)
         if made is None or tls.ca_file is not None:
             return
@@ -82,7 +80,7 @@ class Trust:
                 if known is None:
                     raise
                 if own_trouble.of_error(error) is None:
-                    # Half renewed: a new certificate without its key yet. Keep the old pair until they match.
+                    # A new certificate may not have its key yet. Keep the old pair until they match.
                     _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
                     known.stamp = stamp
                 return known.context

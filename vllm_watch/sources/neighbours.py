@@ -1,4 +1,4 @@
-"""The vLLM servers of this host, confirmed over HTTP if their processes leave doubt; and those next to a target."""
+"""Find the vLLM servers of this host, confirmed over HTTP if their processes leave doubt."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Other vLLM servers on the host of a target that refuses connections. Searched twice a minute at most."""
+    """Names other vLLM servers if a target refuses connections. They are searched for twice a minute at most."""
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
@@ -33,14 +33,12 @@ class Neighbours:
         self._answered: set[str] = set()  # URLs of local targets, until they refuse
 
     def answered(self, url: str) -> None:
-        """Note that a local target is a vLLM server that answers."""
         self._answered.add(url)
 
     async def explain(self, call: Call, url: str) -> Call:
-        """Add the other servers found here to the call's error.
+        """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        Unchanged if the target's own process is visible, or if servers answer whose processes are not: in a container
-        without the host's PIDs nothing is visible.
+        The error stays as it is, too, if servers answer whose processes are not visible (a container without the host's PIDs).
         """
         self._answered.discard(url)
         now_s = time.monotonic()
@@ -62,10 +60,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers; uncertain ones are asked for /metrics unless `known`.
-
-    None: the processes could not be read in time.
-    """
+    """Return the running servers, or None if the processes could not be read in time. Uncertain ones are asked unless `known`."""
     found = await _search(listing, procfs)
     if found is None:
         return None
@@ -77,8 +72,6 @@ async def servers(
 
 
 async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
-    """Return the servers found by their processes; None if these could not be read in time."""
-
     def search() -> list[HostServer]:
         return host_servers.find(listing.processes(time.monotonic()), procfs)
 

@@ -1,9 +1,7 @@
 """Read all GPUs through NVML: in one thread, one query at a time, with a deadline.
 
-A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled. So it may block one daemon
-thread, which is never replaced or duplicated: while it hangs every read reports that at once, and when the call
-returns, reading continues. NVML is global to the process and must not be shut down during a call, so that
-thread also shuts it down.
+A driver call can block for minutes (a GPU in reset, a dead link) and cannot be cancelled, so it may block one daemon thread,
+which is never replaced. NVML must not be shut down during a call, so that thread also shuts it down.
 """
 
 import asyncio
@@ -21,7 +19,7 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.sources.nvml_driver import Driver
 from vllm_watch.sources.processes import ProcReader
 
-# The driver may be loaded later (by an operator on a Kubernetes node). A check searches the library path.
+# The driver may be loaded later (by an operator on a Kubernetes node).
 NO_DRIVER_RECHECK_SECONDS = 60.0
 # A working driver shuts down in milliseconds; a hung one is left until the process ends.
 CLOSE_SECONDS = 5.0
@@ -30,7 +28,7 @@ log = structlog.get_logger()
 
 _T = TypeVar("_T")
 
-# NVML is process-wide: a source that replaces a hung one (after a configuration reload) waits for it.
+# NVML is process-wide, so a source that replaces a hung one (after a configuration reload) waits for it.
 _NVML = threading.Lock()
 
 
@@ -39,7 +37,7 @@ class _Job:
     answer: "asyncio.Future[GpuReading]"
     begun_s: float
     late: GpuReading | None = None  # the previous poll's result, if it hung and arrived late
-    hung: bool = False  # reported as hung; its readers are gone
+    hung: bool = False
 
 
 class GpuLimits(Protocol):
@@ -52,7 +50,7 @@ class GpuLimits(Protocol):
 
 
 class NvmlSource:
-    """Reads all GPUs of this host. Use from one event loop at a time."""
+    """Use from one event loop at a time."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class NvmlSource:
         self._closed = False
 
     async def read(self) -> GpuReading:
-        """Poll once, within the deadline; concurrent calls share one poll."""
+        """Concurrent calls share one poll."""
         if self._closed or self._settings.enabled == "off":
             return GpuReading(
                 status="no_driver", text="reading GPUs is switched off", t=time.time()
@@ -91,7 +89,7 @@ class NvmlSource:
         return reading
 
     async def close(self) -> None:
-        """End the thread and shut NVML down. A hung call is abandoned until the process ends."""
+        """A hung call is abandoned until the process ends."""
         self._closed = True
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -168,12 +166,12 @@ class NvmlSource:
 def _from_thread(
     answer: "asyncio.Future[GpuReading]", resolve: Callable[[_T], None], result: _T
 ) -> None:
-    with suppress(RuntimeError):  # the loop was closed
+    with suppress(RuntimeError):
         answer.get_loop().call_soon_threadsafe(resolve, result)
 
 
 def _with_late_xids(reading: GpuReading, late: GpuReading | None) -> GpuReading:
-    """Add the Xids of a late poll: NVML reports each once, so they would be lost."""
+    """NVML reports each Xid once, so those of a late poll would be lost."""
     codes = {
         gpu.uuid: gpu.xid_errors for gpu in (late.gpus or () if late else ()) if gpu.xid_errors
     }

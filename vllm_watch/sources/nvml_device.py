@@ -1,8 +1,6 @@
-"""One GPU or MIG slice as NVML reports it, in base units; missing or absurd values are None.
+"""Read one GPU or MIG slice from NVML, in base units; missing or absurd values are None.
 
-NVML answers "not supported" for features that a GPU, MIG slice or container lacks, and some drivers answer with all
-ones, 65535 °C or more used memory than there is. None of these may pass for a value.
-Source: nvml.h and the NVML API reference.
+Some drivers answer with all ones, 65535 °C or more used memory than there is. Source: nvml.h and the NVML API reference.
 """
 
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 
 Ask = Callable[..., Any]  # ask(pynvml function's name, *arguments): its result, or None
 
-# Plausible for any product: a value outside is a driver's error value.
+# A value outside is a driver's error value.
 TEMPERATURE_CELSIUS = range(-40, 151)
 FAN_PERCENT_MAX = 200  # NVML: may exceed 100 of the intended speed
 POWER_MILLIWATTS_MAX = 10_000_000  # a rack's power shelf; the largest GPU takes 1.4 kW
@@ -41,10 +39,7 @@ class Memory(NamedTuple):
 
 
 def read_memory(ask: Ask, handle: Any) -> Memory:
-    """Return the memory of a GPU or slice.
-
-    Without version 2 of the call (before R510) `used` includes the driver's reserved part.
-    """
+    """Return the memory of a GPU or slice. Before R510 `used` includes the driver's reserved part."""
     memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     reserved = None if memory is None else int(memory.reserved)
     if memory is None:
@@ -56,7 +51,7 @@ def read_memory(ask: Ask, handle: Any) -> Memory:
 
 
 def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
-    """Return the changing fields of a GpuSample: load, heat, power, clocks and error counts."""
+    """Return the changing fields of a GpuSample."""
     utilization = ask("nvmlDeviceGetUtilizationRates", handle)
     remapped = ask("nvmlDeviceGetRemappedRows", handle)
     return {
@@ -80,7 +75,7 @@ def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
-    """Return the highest SM clock; constant while the driver is loaded."""
+    """The highest SM clock is constant while the driver is loaded."""
     return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
 
 

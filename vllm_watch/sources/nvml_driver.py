@@ -1,7 +1,6 @@
-"""The NVIDIA driver's life cycle: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
+"""Follow the NVIDIA driver's life cycle: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
 
-Blocking; use from one thread only. pynvml is imported only if there is a library to load: it takes 5 MB, which a
-machine without GPUs should not pay.
+Use from one thread only. pynvml takes 5 MB, so it is imported only if there is a library to load.
 """
 
 import ctypes
@@ -16,8 +15,7 @@ from vllm_watch.sources.nvml_session import Inventory, Session
 from vllm_watch.sources.processes import ProcReader
 
 LIBRARY = "libnvidia-ml.so.1"
-# A reset GPU answers only a new session. A minute is soon enough after manual work, and rare enough not to
-# disturb the other GPUs.
+# A reset GPU answers only a new session. Retrying more often would disturb the other GPUs.
 LOST_RETRY_SECONDS = 60.0
 
 NO_LIBRARY = "no NVIDIA driver on this machine: libnvidia-ml.so.1 was not found"
@@ -25,7 +23,7 @@ NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
 
 
 class Driver:
-    """Polls all GPUs. Never raises an operating error: the reading's status has it."""
+    """Never raises an operating error: the reading's status has it."""
 
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
@@ -38,7 +36,7 @@ class Driver:
 
     @property
     def calling(self) -> str:
-        """The running NVML function, for other threads to report if it hangs; "" between calls."""
+        """Other threads report this NVML function if it hangs; "" between calls."""
         session = self._session
         return session.ask.calling if session else ""
 

@@ -1,7 +1,7 @@
-"""The processes that hold memory on one GPU or MIG slice, with their facts from /proc.
+"""Find the processes that hold memory on one GPU or MIG slice.
 
-NVML lists them by kind (compute, graphics, MPS clients). One process may be in several lists with the same memory,
-which is counted per process and not per kind: lists are merged, not summed.
+NVML lists them by kind (compute, graphics, MPS clients). A process may be in several lists with the same memory, so the lists
+are merged and not summed.
 """
 
 import time
@@ -20,7 +20,7 @@ LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
 _NO_INSTANCE = 0xFFFFFFFF
-# The driver keeps old samples: at the first poll only samples younger than this are current.
+# The driver keeps old samples: at the first poll only younger ones are current.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
@@ -35,15 +35,15 @@ class _Holder:
 
 @dataclass(slots=True)
 class Utilization:
-    """Per-process SM utilization of one GPU: the newest sample of each PID since the last poll."""
+    """Keeps the newest SM utilization sample of each PID since the last poll."""
 
     last_seen_microseconds: int = 0
 
     def read(self, ask: Ask, handle: Any) -> dict[int, float | None]:
-        """Return PID → ratio; without processes that have no new sample (idle, or not sampled)."""
+        """A process without a new sample (idle, or not sampled) is left out."""
         now = time.time_ns() // 1000
         if self.last_seen_microseconds > now:
-            self.last_seen_microseconds = 0  # the clock was set back: no sample would be newer
+            self.last_seen_microseconds = 0  # no sample would be newer
         first = self.last_seen_microseconds == 0
         after = now - _FIRST_SAMPLE_AGE_MICROSECONDS if first else self.last_seen_microseconds
         samples = ask("nvmlDeviceGetProcessUtilization", handle, self.last_seen_microseconds) or ()
@@ -67,7 +67,7 @@ def read_holders(
     answers = {kind: ask(function, handle) for kind, function in LISTS}
     if all(answer is None for answer in answers.values()):
         return None
-    used_bytes_max = memory_total_bytes if pids.memory_is_theirs else -1  # drop all
+    used_bytes_max = memory_total_bytes if pids.memory_is_theirs else -1
     holders = _merge(answers, used_bytes_max)
     if not holders:
         return ()
@@ -80,7 +80,6 @@ def read_holders(
 
 
 def _merge(answers: dict[str, Any], used_bytes_max: int | None) -> list[_Holder]:
-    """Merge by PID and instance; drop memory values above the bound as absurd."""
     holders: dict[tuple[int, int, int], _Holder] = {}
     for kind, answer in answers.items():
         for info in answer or ():

@@ -1,8 +1,4 @@
-"""NVML between nvmlInit and nvmlShutdown: find the GPUs and poll them.
-
-Blocking; use from one thread only. A failed GPU leaves the others readable; a failed library (driver gone, not
-initialised) raises and ends the session.
-"""
+"""Find and poll the GPUs between nvmlInit and nvmlShutdown. Use from one thread only. A failed GPU leaves the others readable; a failed library raises."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a GPU, kept for when it no longer answers."""
+    """A GPU that no longer answers keeps its identity."""
 
     index: int
     uuid: str
@@ -31,16 +27,16 @@ class Identity:
 
 @dataclass(slots=True)
 class Inventory:
-    """GPUs remembered from session to session."""
+    """The GPUs remembered from session to session."""
 
     by_index: dict[int, Identity] = field(default_factory=dict)
-    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID; fell off the bus
+    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID
 
 
 class Asker:
-    """Calls pynvml functions by name; None if there is no answer. `calling`: the running one, for other threads.
+    """Calls pynvml functions by name. `calling`: the running one, for other threads.
 
-    Raises: NVMLError if a whole GPU (lost) or the whole library fails.
+    Returns None if there is no answer. Raises NVMLError if a whole GPU (lost) or the whole library fails.
     """
 
     def __init__(self, nvml: ModuleType) -> None:
@@ -63,7 +59,7 @@ class Asker:
             return None
 
     def must(self, name: str, *arguments: object) -> Any:
-        """Call a function that must succeed. Raises: NVMLError of any kind."""
+        """Raises NVMLError of any kind."""
         self.calling = name
         try:
             return getattr(self._nvml, name)(*arguments)
@@ -95,14 +91,14 @@ class Session:
         self.driver_version: str | None = None
 
     def open(self) -> None:
-        """Initialise NVML and find the GPUs. Raises: NVMLError."""
+        """Raises NVMLError."""
         self.ask.must("nvmlInitWithFlags", 0)
         self.driver_version = self.ask("nvmlSystemGetDriverVersion")
         self._pids.set_driver(self.driver_version)
         self._find()
 
     def poll(self) -> tuple[GpuSample, ...]:
-        """Poll once; ascending by index, slices after their GPU. Raises: NVMLError if the library fails."""
+        """Return GPUs by index, slices after their GPU. Raises NVMLError if the library fails."""
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
@@ -124,7 +120,7 @@ class Session:
         return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
 
     def close(self) -> None:
-        """Shut NVML down; never raises, because the driver may be gone."""
+        """Never raises, because the driver may be gone."""
         if self._xids:
             self._xids.close()
         with suppress(self._nvml.NVMLError):
@@ -175,7 +171,7 @@ class Session:
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> Identity:
-        """Return the GPU last seen at this index, unless it answers elsewhere: indices shift when a GPU is gone."""
+        """Indices shift when a GPU is gone: return the GPU last seen at this one, unless it answers elsewhere."""
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return Identity(index, _unknown(index), None)

@@ -1,7 +1,6 @@
-"""Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
+"""Read Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
-NVML sends them as events to a waiting caller. We never wait: each poll takes the queued ones, so an Xid is known at the
-next poll. Earlier ones are only in the kernel's log.
+Each poll takes the events that NVML has queued, without waiting. Earlier ones are only in the kernel's log.
 Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -13,7 +12,7 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A failing GPU can repeat an Xid for every program on it; a hundred tell as much as thousands.
+# A failing GPU can repeat an Xid for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
 
@@ -34,7 +33,7 @@ class XidEvents:
             self._uuids[_address(handle)] = uuid
 
     def take(self) -> dict[str, list[int]]:
-        """Return UUID → Xid codes since the last call, oldest first, for subscribed GPUs."""
+        """Return UUID → Xid codes since the last call, oldest first."""
         taken: dict[str, list[int]] = {uuid: [] for uuid in self._uuids.values()}
         for _ in range(EVENTS_PER_POLL_MAX if taken else 0):
             try:

@@ -1,20 +1,14 @@
-"""Failures of a call that are caused by this host and not by the engine.
-
-Without a file descriptor no connection can be made, and a suspended process reads no response in time, however
-fast it came. Mistaken for a silent engine, either would page for every engine at once.
-"""
+"""Recognize failed calls that are this host's fault: mistaken for silent engines, they would page for every engine."""
 
 import errno
 import os
 import socket
 
 OUTCOME = "watcher"
-"""Outcome of such a call; one of samples.observation.OUTCOMES."""
+"""One of samples.observation.OUTCOMES."""
 
 LATE_SECONDS, LATE_SHARE = 0.5, 0.25
-"""A timeout that fires later than due by more than this, and by more than this share of its length, is not trusted:
-a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets. The response
-may be waiting in the socket."""
+"""A timeout that fires later than this, and than this share of its length, is not trusted: a running loop's timers are late by milliseconds, p99 below half a second with 1,000 targets."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -31,13 +25,13 @@ NO_PLACE = (
 
 
 def of_error(error: BaseException) -> str | None:
-    """Describe the resource this host lacks; None if the error is not our own."""
+    """Return the resource that this host lacks; None if the error is not our own."""
     if isinstance(error, MemoryError):
         return "no memory is left for the answer (raise the limit that vllm-watch runs under)"
     cause = getattr(error, "os_error", error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(cause, socket.gaierror):
-        # The resolver needs a descriptor, and reports the lack of one as an unknown name.
+        # The resolver reports the lack of a descriptor as an unknown name.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
 

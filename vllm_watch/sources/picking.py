@@ -1,8 +1,4 @@
-"""Pick a field out of a body's numbers: a single one, a sum, a maximum, a value per label, a histogram.
-
-The positions are resolved once per layout; after that a field is one or more list items. Everything here keeps that
-cheap.
-"""
+"""Pick a field out of a body's numbers, by positions resolved once per layout."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -17,23 +13,20 @@ Take = Callable[[Values], Any]
 T = TypeVar("T")
 
 LABEL_VALUES_MAX = 64
-"""Label values kept separate; vLLM's own labels (finished_reason, source) have under ten."""
+"""vLLM's own labels (finished_reason, source) have under ten values."""
 
 OTHER_LABEL_VALUES = "other"
 
 BUCKETS_MAX = 200
-"""Per histogram; vLLM's have 40 at most. Those of each scrape are kept for a window of minutes."""
+"""vLLM's histograms have 40 at most. Those of each scrape are kept for minutes."""
 
 
 EQUAL_LABELS_MAX = 1_000
-"""Interned label sets; if all differ, interning more takes more memory than it saves."""
+"""If all label sets differ, interning more takes more memory than it saves."""
 
 
 class Row:
-    """One series: its index among the body's numbers and its name as in vLLM.
-
-    Labels are stored flat (name, value, name, value): a dictionary of two is three times as large.
-    """
+    """Labels are stored flat (name, value, name, value): a dictionary of two is three times as large."""
 
     __slots__ = ("_labels", "index", "name")
 
@@ -136,8 +129,7 @@ def info_of(rows: list[Row]) -> Take:
 def histogram_of(
     bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
 ) -> Take:
-    """Needs `counts` or `bounded`. `scale` multiplies the bounds and the sum. Without `buckets` only
-    count, sum and bounds are read."""
+    """Without `buckets` only count, sum and bounds are read. `scale` multiplies the bounds and the sum."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in bounded:
         by_bound[_bound(row.label("le") or "+Inf")].append(row)

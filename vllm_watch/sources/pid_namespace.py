@@ -1,11 +1,8 @@
-"""The PID namespace that a procfs tree shows, relative to ours.
+"""Identify the PID namespace of a procfs tree: a PID in /proc is valid only in the tree's own namespace.
 
-A PID in /proc is valid only in the tree's own PID namespace. How to tell them apart:
 - /proc/self/ns/pid is *our* namespace in any tree; the initial one (the host's) has a fixed inode.
-- NSpid of `self` in a tree lists our PID at every level from the tree's namespace down to ours: one entry means that
-  the tree shows our namespace, more that it shows an ancestor, and no `self` at all that we are not in it.
-- Kernel threads exist in the initial namespace only, and kthreadd is always its process 2; their flag in `stat` is
-  set by the kernel, so a container cannot fake it.
+- NSpid of `self` lists our PID from the tree's namespace down to ours; without `self` we are not in it.
+- kthreadd is process 2 of the initial namespace only; a container cannot fake its kernel thread flag.
 Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
 """
 
@@ -22,12 +19,12 @@ INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
 class PidNamespace:
     """The namespace of the PIDs in a procfs tree."""
 
-    initial: bool  # proven to be the host's; False: another one, or not proven
+    initial: bool  # proven to be the host's
     levels_above_ours: int | None  # 0: ours; None: we are not in it, or unknown
 
 
 def of_tree(procfs: Path) -> PidNamespace:
-    """Inspect the tree; an unreadable file proves nothing."""
+    """An unreadable file proves nothing."""
     try:
         pids = parse_status((procfs / "self" / "status").read_bytes()).pids
     except OSError:

@@ -1,11 +1,8 @@
-"""Parse the per-process files of /proc; no I/O.
-
-Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c.
-"""
+"""Parse /proc/PID files. Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c."""
 
 from dataclasses import dataclass
 
-KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of stat; a process cannot set it itself
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD in `stat`: a process cannot set it itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +21,16 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Selected fields of /proc/PID/status; None if the line is missing."""
+    """Selected fields of /proc/PID/status."""
 
     uid: int | None  # real
     pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
 
 
 def parse_stat(text: bytes) -> Stat | None:
-    """Parse stat; return None if it is cut off or empty (the process was just reaped).
+    """Return None if the process was just reaped.
 
-    A process chooses its own name, which may contain spaces, parentheses and newlines. It ends at the last closing
-    parenthesis: only numbers follow.
+    A process name may contain spaces and parentheses. It ends at the last closing parenthesis: only numbers follow.
     """
     opening, closing = text.find(b"("), text.rfind(b")")
     fields = text[closing + 1 :].split()
@@ -54,11 +50,7 @@ def parse_stat(text: bytes) -> Stat | None:
 
 
 def parse_cmdline(text: bytes) -> tuple[str, ...]:
-    """Return the arguments; () for zombies and kernel threads.
-
-    A process title leaves NULs in place of arguments, so trailing NULs are dropped (rarely with an empty last
-    argument).
-    """
+    """Return () for zombies and kernel threads. A process title leaves trailing NULs, which are dropped."""
     stripped = text.rstrip(b"\0")
     return (
         tuple(part.decode(errors="replace") for part in stripped.split(b"\0")) if stripped else ()
@@ -66,7 +58,7 @@ def parse_cmdline(text: bytes) -> tuple[str, ...]:
 
 
 def parse_cgroup(text: bytes) -> str | None:
-    """Return the longest path: it names the container or pod. Version 1 has a path per controller."""
+    """Return the longest path, which names the container or pod. Version 1 has a path per controller."""
     paths = [
         line.split(":", 2)[2]
         for line in text.decode(errors="replace").splitlines()
@@ -76,7 +68,7 @@ def parse_cgroup(text: bytes) -> str | None:
 
 
 def parse_status(text: bytes) -> Status:
-    """Return user and PIDs; None if missing or malformed."""
+    """Missing or malformed fields are None."""
     lines = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
     uid, pids = _numbers(lines.get(b"Uid")), _numbers(lines.get(b"NSpid"))
     return Status(uid=uid[0] if uid else None, pids=pids)

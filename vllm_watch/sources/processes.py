@@ -1,10 +1,7 @@
-"""Facts of a process from /proc: name, command line, parent, state, age, CPU time, cgroup, user.
+"""Read facts of a process from /proc.
 
-NVML knows a holder of VRAM only by its PID. `gpu_pids` decides if that PID is valid in a given /proc; here a PID
-always belongs to the tree being read. Rarely changing facts are not read at each poll, only until they were the same
-twice, and again when the name changes: exec and setproctitle (vLLM's "VLLM::EngineCore") both change name and
-command line together.
-Source: proc(5); Linux fs/proc/array.c.
+Rarely changing facts are read until they were the same twice, and again when the name changes: exec and setproctitle (vLLM's
+"VLLM::EngineCore") change name and command line together. Source: proc(5); Linux fs/proc/array.c.
 """
 
 import os
@@ -15,20 +12,20 @@ from pathlib import Path
 
 from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, parse_stat, parse_status
 
-# `stat` fits a kernel page; `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
+# `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
 SMALL_FILE_BYTES_MAX = 16 * 1024
 # The kernel allows megabytes of arguments; `vllm serve` uses about 1 KB.
 CMDLINE_BYTES_MAX = 16 * 1024
-# Descriptors checked for an open GPU; an engine opens its GPUs among its first hundreds.
+# An engine opens its GPUs among its first hundreds of descriptors.
 FDS_MAX = 4096
-GPU_DEVICE = "/dev/nvidia"  # nvidia0, nvidiactl, nvidia-uvm, nvidia-caps/…
+GPU_DEVICE = "/dev/nvidia"
 
 _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """One process. `None`: unknown (unreadable), never empty: a zombie's command line is ()."""
+    """`None`: unknown (unreadable), never empty: a zombie's command line is ()."""
 
     pid: int  # in the tree's namespace
     name: str | None = None  # comm: at most 15 bytes
@@ -38,12 +35,12 @@ class ProcessFacts:
     state: str | None = None  # the letter of /proc/PID/stat; X also if proven to be gone
     create_time: float | None = None  # Unix seconds
     start_ticks: int | None = None  # since boot: with the PID a permanent identity
-    cpu_seconds: float | None = None  # user + system since start
+    cpu_seconds: float | None = None  # user + system
     cgroup: str | None = None  # most specific path, in our cgroup namespace
     uid: int | None = None  # real user, in our user namespace
     pids: tuple[int, ...] | None = None  # NSpid: from the tree's namespace down to its innermost
     pid_local: int | None = None  # in our own namespace, if proven
-    ancestors: tuple[str, ...] | None = None  # of a worker: commands, the parent's first
+    ancestors: tuple[str, ...] | None = None
     left_behind: bool | None = None  # of a worker: see samples.process
 
 
@@ -59,10 +56,7 @@ class _Static:
 
 
 class ProcReader:
-    """Reads one procfs tree: our own, or the host's mounted elsewhere.
-
-    Caches static facts until the process is gone or `forget_others` drops it.
-    """
+    """Reads one procfs tree: our own, or the host's. Caches static facts."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self.procfs = procfs
@@ -72,13 +66,13 @@ class ProcReader:
         self._gpu_open: dict[int, int] = {}  # PID → start, if seen with a GPU open
 
     def read(self, pid: int) -> ProcessFacts | None:
-        """Return the facts; None if the process is gone, hidden (hidepid) or unreadable."""
+        """Return None if the process is gone, hidden (hidepid) or unreadable."""
         try:
             folder = os.open(self.procfs / str(pid), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self._forget(pid)
             return None
-        # The open folder pins the process: a successor with the same PID cannot be mistaken for it.
+        # The open folder cannot be confused with a successor that has the same PID.
         try:
             return self._read(pid, folder)
         except (*_GONE, PermissionError):
@@ -88,22 +82,18 @@ class ProcReader:
             os.close(folder)
 
     def forget_others(self, pids: Collection[int]) -> None:
-        """Drop the cached facts of all other processes."""
         for pid in self._static.keys() - set(pids):
             self._forget(pid)
 
     def sees_all(self) -> bool:
-        """Return False under hidepid, when a missing PID may be hidden and not gone.
-
-        Process 1 is root's, so hidepid hides it first.
-        """
+        """hidepid hides process 1 (root's) first; then a missing PID may be hidden and not gone."""
         try:
             return bool(_read_file(self.procfs / "1" / "stat"))
         except OSError:
             return False
 
     def has_gpu_open(self, pid: int) -> bool | None:
-        """Return True if it has an NVIDIA device file open; None if its descriptors are unreadable."""
+        """Return None if its descriptors are unreadable."""
         static = self._static.get(pid)
         if static and self._gpu_open.get(pid) == static.starttime_ticks:
             return True  # a holder of VRAM keeps its GPU open until it ends
@@ -134,8 +124,7 @@ class ProcReader:
         )  # fmt: skip
 
     def _boot_seconds(self) -> float | None:
-        # Read once: the kernel derives it from the wall clock, so it may later differ by a second or a clock step,
-        # and a process would seem to have been replaced.
+        # The kernel derives it from the wall clock: after a clock step a process would seem to have been replaced.
         if self._boot_time is None:
             try:
                 with (self.procfs / "stat").open("rb") as lines:
@@ -174,7 +163,6 @@ def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
 
 
 def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
-    """Return a file's content; None if unreadable. Raises if the process is gone."""
     try:
         return _read_file(name, folder, bytes_max)
     except _GONE:

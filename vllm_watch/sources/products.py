@@ -1,4 +1,4 @@
-"""Recognize the metrics of products other than vLLM by the names of their series."""
+"""Recognize the metrics of products other than vLLM."""
 
 from collections.abc import Iterable
 
@@ -20,6 +20,6 @@ _PREFIXES = (
 
 
 def product_of(names: Iterable[str]) -> str | None:
-    """Return the product that exports these names; None if unknown."""
+    """Return None if the product is unknown."""
     names = tuple(names)
     return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

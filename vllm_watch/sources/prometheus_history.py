@@ -1,9 +1,7 @@
-"""vLLM's metrics stored in a Prometheus, as observations: the raw samples, scrape by scrape.
+"""Rebuild observations from the vLLM metrics stored in a Prometheus.
 
-All series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was,
-for any interval; Thanos, Mimir and VictoriaMetrics behave alike. Only judged metrics are queried, and of histograms
-only count and sum (native ones have both). `up` at the same times shows the failed scrapes; the reason is not
-stored, only the duration.
+All series of one scrape share its timestamp, so a range selector in an instant query returns each body as it was, also in
+Thanos, Mimir and VictoriaMetrics. `up` shows the failed scrapes.
 """
 
 import asyncio
@@ -26,12 +24,12 @@ from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
-"""Time range of a query for one target: 240 scrapes of 60 series are 400 kB."""
+"""The answer for one target has 240 scrapes of 60 series: 400 kB."""
 
 CHUNK_SECONDS_MIN = 60.0
 TARGETS_MAX = 2000
 GONE_SECONDS = 300.0
-"""Prometheus' lookback: a target without samples for longer is gone."""
+"""This is Prometheus' lookback."""
 
 _ANSWER_BYTES_MAX = 256 << 20
 _TIMEOUT_SECONDS = 120.0
@@ -47,7 +45,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredTarget:
-    """A stored server: a display name, and the labels that Prometheus gave it."""
+    """A stored server, with the labels that Prometheus gave it."""
 
     name: str
     labels: Labels
@@ -55,7 +53,7 @@ class StoredTarget:
 
 @dataclass(slots=True)
 class Firing:
-    """An alert that fired without interruption. Unix seconds."""
+    """An alert that fired without interruption. Times are Unix seconds."""
 
     name: str
     labels: Labels
@@ -83,7 +81,6 @@ class History:
         self._chunk_s = CHUNK_SECONDS
 
     async def targets(self, match: str, start_t: float, end_t: float) -> list[StoredTarget]:
-        """Return servers with vLLM's gauge of running requests in that time, filtered by `match` (a selector)."""
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         selector = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
         stored = await self._labels(f"{{{selector}}}", start_t, end_t)
@@ -95,13 +92,13 @@ class History:
     async def observations(
         self, target: StoredTarget, start_t: float, end_t: float
     ) -> AsyncIterator[Observation]:
-        """Yield each of its scrapes in (start, end], in order."""
+        """Yield each scrape in (start, end], in order."""
         reader, last_t = Reader(judged_only=True), start_t
         selector = _selector(target.labels)
         while last_t < end_t:
             until_t = _chunk_end(last_t, end_t, self._chunk_s)
             chunk = await self._chunk(target.labels, selector, last_t, until_t)
-            if chunk is None:  # too large: halved, try again
+            if chunk is None:  # too large: retry with half the range
                 continue
             for t in sorted(chunk.rows.keys() | chunk.up.keys()):
                 if last_t < t <= until_t:
@@ -109,7 +106,6 @@ class History:
             last_t = until_t
 
     async def firing(self, start_t: float, end_t: float) -> list[Firing]:
-        """Return every alert that fired in that time, by its begin."""
         open_: dict[tuple[tuple[str, str], ...], Firing] = {}
         done: list[Firing] = []
         at_t = start_t
@@ -131,7 +127,6 @@ class History:
         return sorted(done, key=lambda each: each.begin_t)
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        """Return the labels of each target that a vllm-watch reported in that time."""
         return await self._labels("vllm_watch_target_info", start_t, end_t)
 
     async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
@@ -210,7 +205,7 @@ _NAMES = _names()
 
 
 def _given(labels: Labels) -> dict[str, str]:
-    """Return Prometheus' target labels: all but vLLM's own, which are called exported_… if both have one."""
+    """If vLLM has the same label as a target, Prometheus renames vLLM's to exported_…."""
     return {
         name: value for name, value in labels.items()
         if name != "__name__" and not name.startswith("exported_")
@@ -225,7 +220,6 @@ def _of_scrape(labels: Labels) -> Labels:
 
 
 def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
-    """Name each by pod or instance, or by all labels if that is ambiguous."""
     short = [each.get("pod") or each.get("instance") or each.get("job") or "vllm" for each in given]
     found = []
     for labels, name in zip(given, short, strict=True):
@@ -236,7 +230,6 @@ def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
 
 
 def _chunk_end(start_t: float, end_t: float, seconds: float) -> float:
-    """Return the chunk's end; the last may be up to a second longer, to avoid a tiny one."""
     return end_t if end_t - start_t < seconds + 1.0 else start_t + seconds
 
 

@@ -1,8 +1,4 @@
-"""Turn a /metrics body into a Reading: map its numbers to fields of engines.
-
-Fields are bound to positions once per layout (see `exposition`), shared by every target with that layout; after that
-a reading picks numbers out of a list.
-"""
+"""Turn a /metrics body into a Reading. Fields are bound to positions once per layout (see `exposition`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -34,10 +30,10 @@ from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
-"""Engines read per body: each has about 400 lines, and a body at most SERIES_MAX."""
+"""A body has at most SERIES_MAX lines, about 400 per engine."""
 
 NAME_CHARACTERS_MAX = 256
-"""Longest name of an engine or model: both are labels of every exported series."""
+"""Names of engines and models are labels of every exported series."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -57,33 +53,30 @@ _READ |= {
     *_CREATED,
 }
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
-"""Names of the bound series; an unrelated body may have thousands of others."""
 
 _LABELS_READ = frozenset(
     ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
 ) | {field.label for field in FIELDS.values()}
-"""Labels kept of series other than info metrics; unrelated series may have a hundred others."""
 
 
 class Reader:
     """Reads the bodies of one target."""
 
     def __init__(self, *, judged_only: bool = False) -> None:
-        """`judged_only`: read only the judged fields of an engine (`samples.engine.JUDGED`); in a body of a known layout
-        check other numbers only for valid characters."""
+        """`judged_only`: read only `samples.engine.JUDGED`; of other numbers, check only the characters."""
         self._parser = Parser()
         self._judged_only = judged_only
-        self.lines: Lines | None = None  # the last body, if it was parsed line by line
+        self.lines: Lines | None = None
 
     def read(self, body: str, *, openmetrics: bool = False, lines_max: int = SERIES_MAX) -> Reading:
-        """Raises ExpositionError if the body is not in the format; `lines_max`: see `Parser.parse`."""
+        """Raises ExpositionError if the body is not in the format."""
         self.lines = None
         exposition = self._parser.parse(
             body, openmetrics=openmetrics, lazily=self._judged_only, lines_max=lines_max
         )
         try:
             reading = self._binding(exposition.layout).read(exposition)
-        except ValueError:  # an invalid number: the parser names its line
+        except ValueError:
             exposition = self._parser.parse(body, openmetrics=openmetrics)
             reading = self._binding(exposition.layout).read(exposition)
         if exposition.tails is not None:
@@ -101,7 +94,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _EngineBinding:
-    """How to build an engine's sample: constants, plain numbers with their positions, and the rest."""
+    """An engine's sample consists of constants, plain numbers with their positions, and the rest."""
 
     fixed: dict[str, Any]
     plain: tuple[str, ...]
@@ -117,16 +110,13 @@ class _EngineBinding:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """How to build a Reading from the numbers of one layout."""
-
-    of_values: Callable[[Values], tuple[float, ...]]  # pick the needed numbers from the values
-    of_words: Callable[[list[str]], tuple[str, ...]]  # or from the words of the lines
+    of_values: Callable[[Values], tuple[float, ...]]
+    of_words: Callable[[list[str]], tuple[str, ...]]
     engines: tuple[_EngineBinding, ...]
     server: tuple[tuple[str, Take], ...]
     constant: dict[str, Any]
 
     def read(self, exposition: Exposition) -> Reading:
-        """Raises ValueError if a needed number is invalid."""
         words = exposition.words
         if exposition.values is not None:
             return self.build(self.of_values(exposition.values))
@@ -146,7 +136,7 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _AccessRecorder(Sequence[float]):
-    """Numbers that record which of them are read."""
+    """Records which indices are read."""
 
     def __init__(self, count: int) -> None:
         self._read = bytearray(count)
@@ -170,7 +160,6 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
         return vllm_names.of_nim(name) if nim else vllm_names.canonical(name)
 
     names = dict.fromkeys(map(spelled, layout.names))
-    # Of the others not even the labels are taken: an unrelated body may consist of them.
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
     found, rows = make_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
@@ -178,7 +167,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     _bind_rows(rows, names, fields, [], []).build(recorder)
     needed = recorder.indices
     indices = [found[row] for row in needed]
-    for place, row in enumerate(needed):  # from here on positions count only needed numbers
+    for place, row in enumerate(needed):  # positions now count only the needed numbers
         rows[row].index = place
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
@@ -197,7 +186,7 @@ def _bind_rows(
     indices: list[int],
     lines: list[int],
 ) -> _Binding:
-    """`names`: of all series, in order. `indices`, `lines`: positions of the needed numbers among all numbers and lines."""
+    """`indices`, `lines`: positions of the needed numbers among all numbers and all lines."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
@@ -238,10 +227,9 @@ class _engine_keys:  # noqa: N801 - a function with two results
 
     def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # Ray's agent answers for every replica on its node; a single replica is simply the engine.
+        # Ray's agent answers for every replica on its node.
         self._by_replica = len(replicas) > 1
-        # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last and keeps the others'
-        # cache_config_info: an engine with nothing else is not visible.
+        # vLLM 0.9.2 exports only cache_config_info for all data-parallel engines but the last.
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
@@ -263,7 +251,7 @@ def _bind_engine(
         own = by_engine.get((name, key))
         if own or name not in _INFO:
             return own or by_engine.get((name, None), [])
-        return by_name.get(name, [])  # the configuration is the server's: the same for every engine
+        return by_name.get(name, [])  # the configuration is the same for every engine
 
     counted = COUNTED if fields is JUDGED else ()
     takes = {
@@ -312,8 +300,7 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None
-    # vLLM 0.9.2 with several API servers exports the KV usage once per process, stale ones included;
-    # the older name is merged correctly.
+    # vLLM 0.9.2 with several API servers exports stale KV usage per process; the older name is merged correctly.
     rows = next(
         (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
     )
@@ -361,7 +348,7 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
-    """Return True if this may be a vLLM with its own series off: its process metrics are still useful."""
+    """A vLLM with its own series off still has useful process metrics."""
     if _serves_openai(by_name):
         return True
     return bool(names) and all(name.startswith(("python_", "process_")) for name in names)

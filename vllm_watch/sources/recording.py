@@ -1,8 +1,4 @@
-"""Trace files: written by `record`, read by `replay`.
-
-A file is gzip (or plain text) with one observation per line. The writer's file is bounded and always a valid gzip
-file: a chain of gzip members; when it is full, the older half is cut off at a member's edge.
-"""
+"""Read and write trace files, gzip or plain text. The written file is a chain of gzip members, so the older half can be cut off."""
 
 import gzip
 import json
@@ -25,22 +21,18 @@ from vllm_watch.support.private_files import opener
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
-"""A few kilobytes of gzip can unpack to millions."""
+"""A few kilobytes of gzip can unpack to millions of blank lines."""
 
 TARGETS_MAX = 1000
-"""Per recording: each costs some 20 kB of memory, however short its lines."""
+"""Each target costs some 20 kB of memory, however short its lines."""
 
 _GZIP_MEMBER = 31  # zlib's wbits: a 32 KB window, with gzip header and trailer
 _MEMBERS = 16  # per full file: the cut is exact to 1/16 of the bound
-_LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
+_LEVEL = 6
 
 
 def read(path: Path) -> Iterator[RawObservation]:
-    """Read a trace, oldest line first, without a truncated last line or gzip end.
-
-    Raises:
-        RecordingError: the file cannot be read, or a line is damaged.
-    """
+    """Read a trace without a truncated last line or gzip end. Raises RecordingError."""
     number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
@@ -84,7 +76,7 @@ def _parsed(
 def _was_cut_short(line: bytes, error: Exception) -> bool:
     if not line.startswith(b"{"):
         return False
-    if isinstance(error, UnicodeDecodeError):  # cut within a character
+    if isinstance(error, UnicodeDecodeError):
         return error.end >= len(line.rstrip())
     if not isinstance(error, json.JSONDecodeError) or error.msg == "Extra data":
         return False
@@ -97,7 +89,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with regular_file.opened(path) as file:
             begins = file.peek(2)[:2]
-            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet; it may become gzip
+            if begins in (b"", _GZIP_MAGIC[:1]):  # nothing written yet
                 return
             is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
@@ -107,7 +99,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                     cause = f"{path}, line {number}: longer than {_LINE_BYTES_MAX >> 20} MiB"
                     raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
                 yield line
-    except EOFError:  # truncated gzip: the rest was never written
+    except EOFError:
         return
     except (gzip.BadGzipFile, zlib.error) as error:
         cause = f"{path}, line {number + 1}: damaged gzip data ({error})"
@@ -118,7 +110,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def to_observation(raw: RawObservation, reader: Reader) -> Observation:
-    """Parse the metrics text; as in a live scrape, an invalid one makes the outcome `garbled`."""
+    """As in a live scrape, an invalid metrics text makes the outcome `garbled`."""
     scrape, reading = raw.scrape, None
     if scrape.outcome in ("ok", "garbled"):
         scrape, reading = _reading(raw, reader)
@@ -155,10 +147,9 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
 
 
 class Writer:
-    """Appends lines to one gzip file of at most `bytes_max`; each line can be read once written.
+    """Appends lines to one gzip file. While its older half is cut off, a second file of half the size exists.
 
-    A killed process loses nothing; the file then only lacks its gzip trailer. While the older half is cut off, a
-    second file of half the size exists.
+    A killed process loses nothing but the gzip trailer.
     """
 
     def __init__(self, path: Path, *, bytes_max: int) -> None:

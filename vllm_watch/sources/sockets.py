@@ -1,7 +1,4 @@
-"""The listening TCP sockets of a network namespace, and the sockets of a process: from /proc alone.
-
-Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show).
-"""
+"""Read TCP sockets from /proc. Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show)."""
 
 import ipaddress
 import os
@@ -28,11 +25,7 @@ class Listening(NamedTuple):
 
 
 def listening(net: Path) -> list[Listening]:
-    """Return the sockets in a folder like /proc/net or /proc/PID/net; none if it is gone.
-
-    Raises:
-        PermissionError: it is unreadable.
-    """
+    """Return the sockets in a folder like /proc/PID/net; none if it is gone. Raises PermissionError."""
     found = []
     for table in ("tcp", "tcp6"):
         for line in lines(net / table)[1:]:
@@ -44,11 +37,7 @@ def listening(net: Path) -> list[Listening]:
 
 
 def held(procfs: Path, pid: int) -> set[int]:
-    """Return the inodes of a process' open sockets; empty if it is gone.
-
-    Raises:
-        PermissionError: its descriptors are unreadable.
-    """
+    """Return the inodes of a process' open sockets; empty if it is gone. Raises PermissionError."""
     found = set()
     try:
         with os.scandir(procfs / str(pid) / "fd") as entries:
@@ -61,7 +50,7 @@ def held(procfs: Path, pid: int) -> set[int]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a /proc file; none if it does not exist. Raises PermissionError."""
+    """Return no lines if the file does not exist. Raises PermissionError."""
     try:
         with path.open() as file:
             return file.read(_TABLE_BYTES_MAX).splitlines()
@@ -94,7 +83,7 @@ def local_v6(net: Path) -> set[str]:
 
 
 def _address(text: str) -> str:
-    """Decode an address: the kernel writes 32-bit words in native byte order."""
+    """The kernel writes 32-bit words in native byte order."""
     raw = bytes.fromhex(text)
     if sys.byteorder == "little":
         words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]

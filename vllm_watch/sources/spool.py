@@ -1,8 +1,4 @@
-"""Packed pieces of recordings on disk; one worker thread writes and reads them in order.
-
-A piece (`Chunk`) stays in memory until it is on disk, and longer if the disk fails. The worker does one job at a
-time, so a read returns the data as of its request, even if it is overwritten later.
-"""
+"""Keep packed pieces of recordings on disk. The worker thread does one job at a time, so a read returns the data as of its request."""
 
 import os
 import queue
@@ -19,7 +15,7 @@ import structlog
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
-# A thousand targets may send a piece at the same time; pieces beyond this backlog are not written.
+# A thousand targets may send a piece at the same time; beyond this backlog pieces are not written.
 _PENDING_BYTES_MAX = 16 << 20
 _SUFFIX = ".flight"
 _T = TypeVar("_T")
@@ -40,35 +36,29 @@ class Spool:
     """A folder with one file per recording."""
 
     def __init__(self, folder: Path) -> None:
-        """Start emptying the folder of an earlier process' files."""
         self._folder = folder
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writes: deque[tuple[Future[None], Chunk]] = deque()
         self._pending_bytes = 0
         self._files = 0
         self._failing = False
-        # A daemon thread: a hung disk must not keep the process from ending.
+        # Only a daemon thread lets the process end if the disk hangs.
         self._thread = threading.Thread(target=self._work, name="flight-recorder", daemon=True)
         self._thread.start()
         self._submit(self._empty_folder)
 
     def new_file(self) -> Path:
-        """Return the path for a recording; the first write creates it."""
         self._files += 1
         return self._folder / f"{self._files}{_SUFFIX}"
 
     def write(self, file: Path, chunk: Chunk, offset: int) -> None:
-        """Queue the piece for writing; `free_written` frees its memory after that.
-
-        Sets `chunk.offset` if it is queued, which it is not if the backlog is full.
-        """
+        """Queue the piece for writing, and set `chunk.offset`, unless the backlog is full."""
         if self._pending_bytes + chunk.length <= _PENDING_BYTES_MAX:
             self._pending_bytes += chunk.length
             chunk.offset = offset
             self._writes.append((self._submit(partial(_write, file, chunk, offset)), chunk))
 
     def free_written(self) -> None:
-        """Free the memory of pieces written since the last call."""
         while self._writes and self._writes[0][0].done():
             future, chunk = self._writes.popleft()
             self._pending_bytes -= chunk.length
@@ -80,7 +70,7 @@ class Spool:
             self._log_change(error)
 
     def read(self, file: Path, chunks: Sequence[Chunk]) -> "Future[list[bytes | None]]":
-        """Read pieces as of now; None for an unreadable one."""
+        """An unreadable piece is None."""
         places = [(chunk.packed, chunk.offset, chunk.length) for chunk in chunks]
         return self._submit(partial(_read, file, places))
 
@@ -88,7 +78,7 @@ class Spool:
         self._submit(partial(file.unlink, missing_ok=True))
 
     def close(self, timeout_seconds: float) -> None:
-        """Remove the files and end the thread; blocks up to `timeout_seconds`."""
+        """Block up to `timeout_seconds` to remove the files."""
         self._submit(self._remove_files)
         self._jobs.put(None)
         self._thread.join(timeout_seconds)
@@ -97,7 +87,7 @@ class Spool:
         future: Future[_T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():  # cancelled by the caller
+            if not future.set_running_or_notify_cancel():
                 return
             try:
                 future.set_result(job())
@@ -137,7 +127,7 @@ class Spool:
 
 def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
-    if packed is None:  # dropped while queued
+    if packed is None:
         return
     refuse_odd(file.parent)
     descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)

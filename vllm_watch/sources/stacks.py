@@ -1,8 +1,4 @@
-"""Stacks of a server's processes from py-spy, if the configuration names it.
-
-py-spy runs with `--nonblocking`: it does not pause the process, so an engine that only looks hung is not disturbed, and
-none stays stopped if py-spy is killed. The stacks then have no native frames.
-"""
+"""Take stacks of a server's processes with py-spy. `--nonblocking` does not pause them, but yields no native frames."""
 
 import asyncio
 import time
@@ -23,14 +19,14 @@ if TYPE_CHECKING:
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
 ALL_SECONDS = 7.0
-"""Shorter than the time limit of the evidence for one part."""
+"""This is shorter than the time limit for one part of the evidence."""
 
 BYTES_MAX = 256 << 10
-"""Per process: some hundred threads."""
+"""A process has some hundred threads."""
 
 
 class Stacks:
-    """Dumps stacks, one process at a time across all callers."""
+    """Dumps one process at a time across all callers."""
 
     def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
         """`program`: the configured py-spy; None: stacks are off."""
@@ -41,17 +37,14 @@ class Stacks:
     def of(
         self, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes] | None:
-        """Return a summary per process of a server, then the stacks; None if off. Arguments as in engine_processes."""
+        """Return a summary per process, then the stacks; None if stacks are off."""
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
     async def sentence(
         self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
     ) -> str:
-        """Summarize the stacks of a server's processes in a sentence; "" if off or if none was found.
-
-        `engine`: the hung one; None: the whole server.
-        """
+        """Return "" if stacks are off or none was found. `engine`: the hung one; None: the whole server."""
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         program = self._program()
@@ -75,8 +68,6 @@ class Stacks:
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> "tuple[list[Stand], list[str]]":
-        """Return each process' state and its stacks; empty if not found in time."""
-        # Imported only if stacks are on.
         from vllm_watch.diagnosis import stacks  # noqa: PLC0415
 
         stands: list[stacks.Stand] = []
@@ -131,12 +122,12 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        # Drain the pipe: otherwise it would stay open if the output was longer than BYTES_MAX.
+        # Otherwise the pipe would stay open if the output was longer than BYTES_MAX.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while await process.stdout.read(65_536):
                     pass
                 await process.wait()
-    # Drop its first line, the command line, which may hold a key.
+    # The first line has the command line, which may hold a key.
     lines = output[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

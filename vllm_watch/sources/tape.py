@@ -1,8 +1,7 @@
-"""The last minutes of one series of texts: compressed, lossless, bounded by age and size.
+"""Keep the last minutes of one series of texts: compressed, lossless, bounded by age and size.
 
-Records are collected, then packed into chunks. Chunks form groups; each group begins with a text in full, so it can be
-read, and dropped, without the others. With a spool the chunks are in one file, each in the first gap large enough,
-and the file never outgrows its bound.
+Records are packed into chunks, and chunks form groups that begin with a full text, so that a group can be dropped without the
+others. With a spool, each chunk takes the first large enough gap of one bounded file.
 """
 
 import asyncio
@@ -13,16 +12,16 @@ from dataclasses import dataclass, field
 from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
 from vllm_watch.sources.spool import Chunk, Spool
 
-_LEVEL = 1  # level 3 saves a tenth in twice the time: changed values hardly repeat
-_GROUPS = 10  # of a full tape: it keeps at most a tenth more than requested
+_LEVEL = 1  # level 3 saves a tenth in twice the time
+_GROUPS = 10  # a full tape keeps at most a tenth more than requested
 _OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes of changes, packed in half a millisecond
-_OPEN_SHARE = 8  # unpacked records may take 1/8 of the memory
+_OPEN_SHARE = 8
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
 
 
 @dataclass(slots=True)
 class _Group:
-    """Records that build on each other, and their time span."""
+    """Records that build on each other."""
 
     first_seconds: float
     last_seconds: float
@@ -48,7 +47,7 @@ class Tape:
         self._file = spool.new_file() if spool else None
         self._encoder = Encoder()
         self._groups: list[_Group] = []  # oldest first; the open records belong to the last
-        self._is_closed = True  # the next record must begin a group
+        self._is_closed = True
         self._open: list[str] = []
         self._open_characters = 0
 
@@ -63,8 +62,7 @@ class Tape:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory held, without chunks on their way to the disk and 0.2 kB per chunk."""
-        # Without a disk all packed data is in memory: no need to check each chunk.
+        # Without a disk all packed data is in memory, so there is no need to check each chunk.
         packed = sum(
             [group.memory_bytes if self._spool else group.packed_bytes for group in self._groups]
         )
@@ -79,7 +77,6 @@ class Tape:
         *,
         memory_bytes: int,
     ) -> None:
-        """Add a record of the time `clock_seconds`; `memory_bytes`: this tape's share of memory."""
         if self._is_closed or self._is_full(self._groups[-1], clock_seconds, memory_bytes):
             self._end_group()
             self._groups.append(_Group(clock_seconds, clock_seconds))
@@ -96,7 +93,7 @@ class Tape:
             self._drop(0)
 
     def free_memory(self) -> None:
-        """Free some memory: by packing, if a disk takes it, else by dropping the oldest records in memory."""
+        """Pack if a disk takes the records, else drop the oldest in memory."""
         if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
@@ -106,11 +103,7 @@ class Tape:
                 return
 
     async def packed_groups(self, since_seconds: float) -> list[list[bytes]]:
-        """Fetch all groups with records after `since_seconds`; decode each with `records`.
-
-        Raises:
-            TimeoutError: the disk does not answer.
-        """
+        """Raises TimeoutError if the disk does not answer."""
         groups = [group for group in self._groups if group.last_seconds >= since_seconds]
         last = [_packed(self._open)] if self._open else []
         chunks = [chunk for group in groups for chunk in group.chunks]
@@ -138,8 +131,7 @@ class Tape:
             return True
         if not group.chunks:
             return False
-        # Groups are dropped whole when memory or disk is short, so a group is a small part of either; but large
-        # enough that its first text, in full, is not most of it.
+        # Groups are dropped whole, so each is a small part of memory or disk; but its full first text must not be most of it.
         bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
         return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
 
@@ -177,7 +169,7 @@ class Tape:
     def _drop(self, index: int) -> None:
         for chunk in self._groups.pop(index).chunks:
             chunk.packed = None
-        if index == len(self._groups):  # it was open
+        if index == len(self._groups):
             self._open, self._open_characters = [], 0
             self._encoder.reset()
             self._is_closed = True
@@ -197,11 +189,7 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
 
 
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
-    """Unpack a group: yield each head with the lines of its text, or None.
-
-    Raises:
-        zlib.error: the disk returned damaged data.
-    """
+    """Yield each head with the lines of its text, or None. Raises zlib.error if the disk returned damaged data."""
     decoder = Decoder()
     for packed in group:
         yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

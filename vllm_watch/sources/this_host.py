@@ -21,10 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_here(host: str, net: Path = NET) -> bool:
-    """Return True for loopback or an address of the network namespace of this /proc/PID/net.
-
-    Names other than localhost do not count: they may mean another host later. Raises PermissionError.
-    """
+    """A name other than localhost may move to another host, so it does not count. Raises PermissionError."""
     if is_loopback(host):
         return True
     address = _address(host)
@@ -32,7 +29,7 @@ def is_here(host: str, net: Path = NET) -> bool:
 
 
 async def serves_here(url: str, net: Path = NET) -> bool:
-    """Return True if the URL names this host; False if the kernel does not answer in time."""
+    """Return False if the kernel does not answer in time."""
     host = urlsplit(url).hostname or ""
     try:
         return await threads.run(lambda: is_here(host, net), ADDRESSES_SECONDS)

@@ -1,4 +1,4 @@
-"""CPU waits in a trace: a list with one object per engine, without unknown values."""
+"""Convert the CPU waits of a trace: a list with one object per engine, without unknown values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _NUMBERS = ("quota_periods", "throttled_periods")
 
 
 def from_json(entries: Any) -> tuple[EngineCpu, ...] | None:
-    """Parse the value of `cpu`. Raises ValueError if it is invalid."""
+    """Raises ValueError if the value is invalid."""
     if entries is None:
         return None
     if not isinstance(entries, list):
@@ -45,7 +45,7 @@ def _number(entry: dict[str, Any], key: str) -> float | None:
 
 
 def to_json(samples: tuple[EngineCpu, ...] | None) -> dict[str, Any]:
-    """Return the key `cpu` with its value; empty if unknown."""
+    """Return no key if the waits are unknown."""
     if samples is None:
         return {}
     names = EngineCpu.__slots__

@@ -1,8 +1,4 @@
-"""The GPU entries of a trace line: GpuSample ↔ JSON objects.
-
-A null or missing field is unknown. Process types are nvidia-smi's letters (C, G, M), as in other tools; our samples
-have words.
-"""
+"""Convert GpuSample to JSON objects and back. Process types become nvidia-smi's letters (C, G, M)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +15,7 @@ _NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    """Return the GPUs of an observation: () on a machine without GPUs, None if unknown."""
+    """Return () on a machine without GPUs, None if unknown."""
     return () if reading.status == "no_driver" else reading.gpus
 
 
@@ -89,7 +85,7 @@ _GPU: Mapping[str, Convert] = {
 
 
 def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
-    """Convert the known keys that are not null; unknown keys are a newer writer's."""
+    """Ignore unknown keys, which are a newer writer's."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     fields = {}
@@ -105,11 +101,7 @@ def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> tuple[GpuSample, ...]:
-    """Parse the value of `gpus`.
-
-    Raises:
-        ValueError: a field has an invalid value; the text begins with the field's path.
-    """
+    """Raises ValueError for an invalid value; the text begins with the field's path."""
     if not isinstance(value, list):
         raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
     gpus = []
@@ -129,7 +121,7 @@ def _known(sample: GpuSample | ProcessSample, names: Mapping[str, Convert]) -> d
 
 
 def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
-    """Return the value of `gpus`, without unknown fields."""
+    """Leave out unknown fields."""
     entries = []
     for gpu in gpus:
         entry = _known(gpu, _GPU)

@@ -1,9 +1,4 @@
-"""One line of a trace (recording): an observation as JSON, with the raw metrics text.
-
-The format is a contract with other programs. We add keys of our own (`monotonic_s`, `health_outcome`,
-`health_latency_s`, `models`, `max_model_len`, `start_failure`), so that a replay sees the same as the daemon. Readers,
-including ours, skip unknown keys.
-"""
+"""Convert an observation to a line of JSON and back. Other programs read the format; unknown keys are skipped."""
 
 import json
 from dataclasses import dataclass
@@ -26,8 +21,7 @@ from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
-# Patterns in a client's error text, first match wins. aiohttp writes "ssl:default" into all of its connection
-# errors, so TLS is recognized by text that only TLS failures have.
+# The first match wins. aiohttp writes "ssl:default" into all of its connection errors, so TLS has its own words.
 _OUTCOME_OF_ERROR = (
     ("connect_timeout", ("connect timeout", "connection timeout", "connecttimeout", "connectiontimeout")),
     ("read_timeout", ("timeout", "timed out")),
@@ -41,7 +35,7 @@ _OUTCOME_OF_ERROR = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObservation:
-    """A parsed line; `metrics` is still text. `None`: null or missing, so unknown."""
+    """A parsed line. `None`: null or missing, so unknown."""
 
     t: float  # Unix seconds
     target: str  # URL; "" if the line has none
@@ -63,7 +57,7 @@ class RawObservation:
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""Server facts from paths other than /metrics."""
+"""These come from paths other than /metrics."""
 
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 
@@ -72,11 +66,7 @@ _NUMBER_MAX = 1e18
 
 
 def from_line(line: bytes) -> RawObservation:
-    """Parse one line.
-
-    Raises:
-        ValueError: not a JSON object, no time, or an invalid field, which the text names.
-    """
+    """Raises ValueError for damaged lines; the text names the field."""
     entry = json_text.read(line)
     if not isinstance(entry, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
@@ -189,18 +179,14 @@ def _start_failure(line: dict[str, Any]) -> StartFailure | None:
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
-    """Serialize an observation and its metrics text as one line with its newline.
-
-    `target` replaces the observation's own, if that is a name and not a URL. Credentials in URLs and error texts are
-    redacted.
-    """
+    """`target` replaces the observation's own. Credentials in URLs and error texts are redacted."""
     gpus = "null" if observation.gpus is None else _encode(trace_gpus.to_json(observation.gpus))
     target = observation.target if target is None else target
     return assemble(observation.t, target, remainder(observation), body, gpus)
 
 
 def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> bytes:
-    """Join a line from `remainder`'s text and `gpus`, which is JSON already."""
+    """`gpus` is JSON already."""
     metrics = "null" if body is None else _encode(body)
     head = f'{{"t":{t!r},"target":{_encode(redacted(target))},{rest}'
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
@@ -248,5 +234,5 @@ def remainder(observation: Observation) -> str:
 def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
     error = canary.error and redacted(canary.error)
     entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    more = {"outcome": canary.outcome, "engine": canary.engine}  # our own keys
+    more = {"outcome": canary.outcome, "engine": canary.engine}
     return entry | {name: value for name, value in more.items() if value is not None}

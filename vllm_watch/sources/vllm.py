@@ -1,9 +1,4 @@
-"""Poll one vLLM server over HTTP: /metrics, /health, /version, /v1/models → one Observation per poll.
-
-Every call is a bounded GET (several of vLLM's endpoints change the engine, but only on POST). Paths that cost the
-engine nothing are polled each time; rarely changing ones when the server is first seen, when its process restarts,
-and every ten minutes.
-"""
+"""Poll one vLLM server over HTTP, with bounded GETs only: vLLM's endpoints that change the engine need POST."""
 
 import asyncio
 import time
@@ -30,10 +25,10 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
-"""Interval between reads of version and models: LoRA adapters may come and go without a restart."""
+"""LoRA adapters may change without a restart, so version and models are read again."""
 
 LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
-"""A longer body is parsed outside the event loop: learning its series may take half a second, at each poll."""
+"""Learning the series of a longer body may take half a second, so it is parsed outside the event loop."""
 
 _JSON_BYTES_MAX = 1 << 20
 _NO_SUCH_PATH = (404, 405, 501)
@@ -57,25 +52,24 @@ class ScrapeLimits(Protocol):
     @property
     def api_key_file(self) -> Path | None: ...
     @property
-    def tls_config(self) -> Any: ...  # as in http.Limits
+    def tls_config(self) -> Any: ...
 
 
 class Look(NamedTuple):
-    """One poll: the observation, the raw body for recordings, and each call by source."""
+    """One poll, with the raw body for recordings and each call by source."""
 
     observation: Observation
     body: str | None
     calls: tuple[tuple[str, Call], ...]
-    lines: Lines | None = None  # the body, if it was parsed line by line
+    lines: Lines | None = None
 
 
 class VllmSource:
-    """Polls one server. Polls must not overlap; the caller owns the shared session."""
+    """Polls one server; polls must not overlap."""
 
     def __init__(
         self, target: Target, settings: ScrapeLimits, session: Session, neighbours: Neighbours | None = None
     ) -> None:  # fmt: skip
-        """`neighbours`: the other local servers, named if a local target refuses connections."""
         self.target = target
         self._settings = settings
         self._session = session
@@ -85,8 +79,7 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        # Compressing a body of 50 kB pays off between machines; on one machine it only costs the engine.
-        # Local also means that this host's GPUs may be its GPUs.
+        # Compression pays off only between machines.
         self.local = is_loopback(urlsplit(target.url).hostname or "")
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
@@ -97,16 +90,15 @@ class VllmSource:
         self._next_identify_s = float("-inf")
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
-        self._work: list[tuple[float | None, float | None]] = []  # per engine, at the last poll
-        self._switches: dict[str, str] = {}  # the _SWITCHES that this server has
+        self._work: list[tuple[float | None, float | None]] = []
+        self._switches: dict[str, str] = {}
 
     async def observe(self) -> Look:
-        """Poll once. The observation's time is when the metrics arrived, or failed."""
+        """The observation's time is when the metrics arrived, or failed."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
         calls: list[tuple[str, Call]] = []
         if health_due:
-            # Slightly early counts as due: poll intervals jitter.
             self._next_health_s = now_s + self._settings.health_interval_seconds * 0.9
             metrics, health = await asyncio.gather(self._metrics(), self._health())
             calls.append(("health", health))
@@ -118,7 +110,7 @@ class VllmSource:
         if reading is None:
             self._next_identify_s = float("-inf")
         else:
-            # If an engine makes no step, check at once if it sleeps or is paused.
+            # An engine that makes no progress may sleep or be paused: check at once.
             work = [(each.requests_running, each.generation_tokens) for each in reading.engines]
             still = work == self._work and any(running for running, _ in work)
             self._work = work
@@ -130,7 +122,7 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        # Passed on, not kept: the lines are 40 kB per target until the next poll.
+        # Keeping the lines until the next poll would cost 40 kB per target.
         lines, self._reader.lines = self._reader.lines, None
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
@@ -141,8 +133,7 @@ class VllmSource:
         )  # fmt: skip
         if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
             answer.call = await self._neighbours.explain(answer.call, self.target.url)
-        # Counters are as old as the response, not as the request (a busy server answers late) nor as now (with many
-        # targets a response may be waiting to be read).
+        # A busy server answers late, and a response may wait to be read: the counters are as old as the response.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
@@ -175,7 +166,7 @@ class VllmSource:
             return call, None, None
         try:
             body = _whole(answer.body.decode())
-            if len(body) > LOOP_BYTES_MAX:  # avoid a second copy during parsing
+            if len(body) > LOOP_BYTES_MAX:  # avoids a second copy during parsing
                 answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
@@ -230,9 +221,9 @@ class VllmSource:
         )
         for name, call in zip(asked, calls, strict=True):
             if call.status in _NO_SUCH_PATH:
-                del self._switches[name]  # not in this version, or not enabled
+                del self._switches[name]
             if name == "recovering" and call.outcome != "ok":
-                self._known.pop(name, None)  # a dead engine does not recover
+                self._known.pop(name, None)
         return [("sleep", call) for call in calls if call.outcome != "http"]
 
     async def _ask_json(
@@ -271,12 +262,12 @@ def _models(document: Any) -> Mapping[str, Any]:
 
 
 def _text(value: object, characters_max: int) -> str:
-    """Replace lone surrogates, which JSON allows and UTF-8 does not, and redact our own API key."""
+    """JSON allows lone surrogates, UTF-8 does not. Our own API key is redacted."""
     return redacted(str(value)[:characters_max].encode(errors="replace").decode())
 
 
 def _recovering(document: Any) -> Mapping[str, Any]:
-    """Parse /fault_tolerance/status (vLLM 0.32+). Status `dead` (executor gone) cannot recover."""
+    """Parse the answer of vLLM 0.32+. An engine with status `dead` (executor gone) cannot recover."""
     faults = [
         f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
         for each in document["engines"][:_FAULTS_MAX]

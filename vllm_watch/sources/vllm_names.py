@@ -1,11 +1,7 @@
-"""Our field → every name vLLM has used for it, newest first. A rename in vLLM changes only this file.
+"""Map each field to every name that vLLM has used for it, newest first; the first one in a body is read.
 
-Names are families as in vLLM's text format: a counter with its `_total`, a histogram without `_bucket`, `_sum`,
-`_count`. If a body has several names of one field (vLLM keeps an old name for a release or two), the first one
-present is read.
-
-Source: vLLM's own metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
-`vllm/v1/metrics/loggers.py` and nearby files for V1). In the notes, "V0 to 0.10.2" is inclusive.
+Source: vLLM's metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
+`vllm/v1/metrics/loggers.py` and nearby files for V1). "V0 to 0.10.2" is inclusive.
 """
 
 from collections.abc import Collection
@@ -16,17 +12,17 @@ from enum import Enum
 class Kind(Enum):
     """How a field's value is computed from its series."""
 
-    SUM = "sum"  # one number: the sum of all series (model names, processes)
-    MAX = "max"  # one number: the largest (ratios cannot be added)
-    HISTOGRAM = "histogram"  # buckets, sum and count; equal bounds are added
-    LABELLED = "labelled"  # one number per value of `label`
-    FAMILIES = "families"  # one number per name present: its own, or its histogram's count
+    SUM = "sum"
+    MAX = "max"  # ratios cannot be added
+    HISTOGRAM = "histogram"
+    LABELLED = "labelled"
+    FAMILIES = "families"  # its own number, or its histogram's count
     INFO = "info"  # the labels of the series with the highest value (vLLM: a time)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The source of a field. `scale` converts the exported unit to seconds."""
+    """`scale` converts the exported unit to seconds."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -60,7 +56,6 @@ def short(name: str) -> str:
 
 
 FIELDS: dict[str, Field] = {
-    # scheduler
     "requests_running": _sum("vllm:num_requests_running"),
     "requests_waiting": _sum("vllm:num_requests_waiting"),
     "requests_waiting_by_reason": _by("reason", "vllm:num_requests_waiting_by_reason"),  # 0.20.0+
@@ -70,7 +65,6 @@ FIELDS: dict[str, Field] = {
     "cpu_cache_usage": _max("vllm:cpu_cache_usage_perc"),  # V0
     "preemptions": _sum("vllm:num_preemptions_total"),
     "engine_sleep_state": _by("sleep_state", "vllm:engine_sleep_state"),  # 0.11.1+
-    # work
     "prompt_tokens": _sum("vllm:prompt_tokens_total"),
     "generation_tokens": _sum("vllm:generation_tokens_total"),
     "total_tokens": _sum("vllm:tokens_total"),  # V0 0.6.4 to 0.7.3: declared, never written
@@ -84,7 +78,6 @@ FIELDS: dict[str, Field] = {
     "prompt_tokens_recomputed": _sum("vllm:prompt_tokens_recomputed_total"),  # 0.16.0 to 0.19.1
     "corrupted_requests": _sum("vllm:corrupted_requests_total"),
     "admission_rejections": _by("reason", "vllm:admission_rejections_total"),  # 0.32.0+, server
-    # latency
     "ttft": _histogram("vllm:time_to_first_token_seconds"),
     # inter_token_latency_seconds from 0.10.2; the old name was hidden in 0.12.0, removed in 0.15.0
     "inter_token_latency": _histogram(
@@ -98,7 +91,6 @@ FIELDS: dict[str, Field] = {
     "inference_time": _histogram("vllm:request_inference_time_seconds"),
     "model_forward_time": _histogram("vllm:model_forward_time_milliseconds", scale=1e-3),  # V0
     "model_execute_time": _histogram("vllm:model_execute_time_milliseconds", scale=1e-3),  # V0
-    # requests' sizes
     "request_prompt_tokens": _histogram("vllm:request_prompt_tokens"),
     "request_generation_tokens": _histogram("vllm:request_generation_tokens"),
     "request_max_num_generation_tokens": _histogram("vllm:request_max_num_generation_tokens"),
@@ -107,7 +99,6 @@ FIELDS: dict[str, Field] = {
     "request_params_max_tokens": _histogram("vllm:request_params_max_tokens"),
     "request_num_preemptions": _histogram("vllm:request_num_preemptions"),  # 0.30.0+
     "request_prefill_kv_computed_tokens": _histogram("vllm:request_prefill_kv_computed_tokens"),
-    # caches
     "prefix_cache_hit_rate": _max("vllm:gpu_prefix_cache_hit_rate"),  # V0 0.5.5+; -1: off
     "cpu_prefix_cache_hit_rate": _max("vllm:cpu_prefix_cache_hit_rate"),
     # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, like the KV usage
@@ -126,7 +117,7 @@ FIELDS: dict[str, Field] = {
     "num_requests_kv_fetch_by_stage": _by(
         "stage", "vllm:num_requests_kv_fetch_by_stage"
     ),  # 0.32.0+
-    # KV from other servers and from below the GPU: connectors (0.13.0+) and offload (0.24.0+), if enabled
+    # KV connectors (0.13.0+) and offload (0.24.0+), if enabled
     "kv_failures": _each(
         "nixl_num_failed_transfers_total",
         "nixl_num_failed_notifications_total",
@@ -156,11 +147,10 @@ FIELDS: dict[str, Field] = {
         "kv_offload_load_bytes_total",
         "kv_offload_store_bytes_total",
     ),
-    # Running now: level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
+    # sleep, wake and weight updates (0.33.0+)
     "operations_in_flight": _each(
         "sleep_mode_operations_in_flight", "rl_weight_update_operations_in_flight"
     ),
-    # LoRA and speculative decoding
     "lora_requests_info": Field(Kind.INFO, ("vllm:lora_requests_info",)),
     "spec_num_accepted_tokens": _sum("vllm:spec_decode_num_accepted_tokens_total"),
     "spec_num_draft_tokens": _sum("vllm:spec_decode_num_draft_tokens_total"),
@@ -175,19 +165,17 @@ FIELDS: dict[str, Field] = {
     "estimated_write_bytes_per_gpu": _sum("vllm:estimated_write_bytes_per_gpu_total"),
     "avg_prompt_throughput": _sum("vllm:avg_prompt_throughput_toks_per_s"),  # V0 to 0.6.6.post1
     "avg_generation_throughput": _sum("vllm:avg_generation_throughput_toks_per_s"),
-    # the API server, all handlers except /health and similar; by status class ("2xx")
+    # all handlers except /health and similar
     "http_responses": _by("status", "http_requests_total"),
-    # the API server's process. Absent with several API servers, and with the Rust frontend.
+    # absent with several API servers, and with the Rust frontend
     "process_start_time": _max("process_start_time_seconds"),
 }
-"""Every field of EngineSample with series of its own (all but `http` and the identity)."""
 
 PROCESS = {
     "process_open_fds": "process_open_fds",
     "process_cpu_seconds": "process_cpu_seconds_total",
     "process_resident_memory_bytes": "process_resident_memory_bytes",
 }
-"""Field of ServerSample → its series."""
 
 NOT_READ = frozenset(
     (
@@ -197,10 +185,10 @@ NOT_READ = frozenset(
         "vllm:mooncake_store_operation_time_seconds",
     )
 )  # fmt: skip
-"""Known but unused: the size of a KV transfer adds nothing to its failures and its count."""
+"""The size of a KV transfer adds nothing to its failures and its count."""
 
 HTTP_REQUESTS = "http_requests_total"
-"""From the FastAPI instrumentator, 0.8.3+: requests by handler, method and status class ("2xx")."""
+"""From the FastAPI instrumentator, 0.8.3+."""
 
 HTTP_TOTALS = {
     "request_duration_seconds": "http_request_duration_seconds",
@@ -208,7 +196,7 @@ HTTP_TOTALS = {
     "request_size_bytes": "http_request_size_bytes",
     "response_size_bytes": "http_response_size_bytes",
 }
-"""Part of the `http` field → its family; `_sum` and `_count` over all handlers are read."""
+"""The sums over all handlers are read."""
 
 V0_ONLY = frozenset(
     (
@@ -217,7 +205,7 @@ V0_ONLY = frozenset(
         "vllm:avg_prompt_throughput_toks_per_s",
     )
 )
-"""Series of V0 engines only, in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
+"""Identify V0 in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
 
 V1_ONLY = frozenset(
     (
@@ -226,7 +214,7 @@ V1_ONLY = frozenset(
         "vllm:prompt_tokens_created",
     )
 )
-"""Series of V1 engines only: V0 never made `_created` series (disable_created_metrics)."""
+"""V0 never made `_created` series (disable_created_metrics)."""
 
 _SANITIZED = "ray_vllm_"
 
@@ -234,7 +222,7 @@ _SANITIZED = "ray_vllm_"
 def canonical(name: str) -> str:
     """Return a series' name as in vLLM's own /metrics.
 
-    Ray's agent adds the prefix `ray_`, and from vLLM 0.11.0 Ray gets the name without the colon.
+    Ray's agent adds the prefix `ray_`; from vLLM 0.11.0 it gets the name without the colon.
     """
     if not name.startswith("ray_"):
         return name
@@ -254,7 +242,7 @@ _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in fi
 
 
 def is_nim(names: Collection[str]) -> bool:
-    """Return True for the series of an NVIDIA NIM: vLLM's names without their prefix."""
+    """An NVIDIA NIM exports vLLM's names without their prefix."""
     return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
 
 
@@ -270,7 +258,7 @@ UNKNOWN_FAMILIES_MAX = 100
 
 
 def unknown_families(names: Collection[str]) -> tuple[str, ...]:
-    """Return families that are neither read nor in NOT_READ; UNKNOWN_FAMILIES_MAX at most."""
+    """Return up to UNKNOWN_FAMILIES_MAX families that are neither read nor in NOT_READ."""
     known = NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
     for name in names:

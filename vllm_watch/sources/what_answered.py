@@ -1,8 +1,4 @@
-"""Explain an unexpected answer to a scrape in a sentence with its remedy.
-
-The only place of these sentences: a failed call carries them (`Call.error`) to the log, the page, `top`, `read` and
-`check-config`. `products.py` recognizes other products' metrics.
-"""
+"""Explain an unexpected answer to a scrape in a sentence with its remedy."""
 
 import asyncio
 import re
@@ -18,7 +14,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
-# Text only: up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more to write.
+# Up to vLLM 0.8.4 any mention of OpenMetrics selects it, which costs more to write.
 ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 _API_KEY_BYTES_MAX = 8192
@@ -35,9 +31,9 @@ async def ask(
     session: Session, url: str, limits: http.Limits, headers: dict[str, str],
     key_file: Path | None = None, *, known: bool = False,
 ) -> http.Answer:  # fmt: skip
-    """GET /metrics; explain a failed call. The API key is sent only after a 401 or 403.
+    """GET /metrics; send the API key only after a 401 or 403, and explain a failed call.
 
-    `known`: it has answered before, so a disconnect is not probed for TLS.
+    `known`: the server has answered before, so a disconnect is not probed for TLS.
     """
     answer = await http.get(session, url, limits, headers)
     call = answer.call
@@ -59,7 +55,7 @@ async def ask(
 
 
 def page(content_type: str, body: bytes) -> str | None:
-    """Describe an HTML page with its title; return None for anything else."""
+    """Return None if this is not an HTML page."""
     if "html" not in content_type and not body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):  # fmt: skip
         return None
     found = _TITLE.search(body[:65536])
@@ -69,7 +65,7 @@ def page(content_type: str, body: bytes) -> str | None:
 
 
 def read_key(path: Path) -> str:
-    """Read a bearer key; in a file it can be changed while we run. Raises OSError."""
+    """The key may change while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
     key = body.decode(errors="replace").strip()
     redact_always(key)
@@ -103,7 +99,6 @@ def _explain(answer: http.Answer) -> str | None:
 
 
 async def _speaks_tls(url: str) -> bool:
-    """Return True if a server that closed our plain connection accepts a TLS handshake."""
     parts = urlsplit(url)
     if parts.scheme != "http":
         return False
