@@ -104,7 +104,7 @@ def schemas() -> Schema:
     return _of_records() | {
         "IncidentShown": incident,
         "IncidentExplained": {"allOf": [ref("IncidentShown"), {"type": "object", "properties": {"explanation": record(
-            no_page=text, no_restart=text, way=listed(TypeAdapter(way.Step).json_schema(mode="serialization")),
+            severity=text, no_page=text, no_restart=text, way=listed(TypeAdapter(way.Step).json_schema(mode="serialization")),
         )}}]},
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),

@@ -39,11 +39,23 @@ async def test_why_it_is_no_page_and_no_restart_stands_at_the_head(capsys, incid
     lines = out.splitlines()
     assert status == 0
     assert " on chat, engine 0: warning, active, since " in lines[0]
-    assert f"  Critical: no: {NEXT.text}" in lines
-    assert any(line.startswith("  Restart:  not advised: ") for line in lines)
+    assert f"  Severity: A warning, not critical: it {NEXT.text}." in lines
+    assert any(line.startswith("  Restart:  No restart is advised yet: ") for line in lines)
     assert f"  rule:    {RULE.text}" in lines
     assert f"  for:     {SLOW.text}" in lines
     assert max(map(len, lines)) < 100
+
+
+async def test_one_that_has_ended_is_told_in_the_past(capsys, incident, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    t = incident.opened_t + 60.0
+    event = IncidentEvent(RESOLVED, t, stepped(ended(incident, t, "healthy"), t, RESOLVED))
+    _, out, _ = await asked(capsys, event, incident.id)
+    first, *lines = out.splitlines()
+    assert " on chat, engine 0: was warning for 60 s, ended " in first
+    assert first.endswith(": it recovered")
+    assert "  Severity: It is over." in lines
+    assert "  Restart:  It is over: no restart is needed." in lines
 
 
 async def test_one_that_has_ended_is_known_as_json(capsys, incident):

@@ -53,10 +53,19 @@ def test_a_ticket_names_what_a_page_lacks():
         "next_rule",
         "page",
     )
-    assert spoke.text == "warning: 1.4 times as long beside its own past"
-    assert "1.7 times as long, 40 s of work like that, users who get less" in lacks.text
+    assert spoke.text == "steps take 1.4 times as long as usual"
+    assert lacks.text.startswith("becomes critical when steps take 1.7 times as long and it has lasted 40 s and users wait longer")
 
 
 def test_the_loudest_lacks_nothing():
+    """For all that time steps took at least what the rule asks for."""
     shift = Shift(**SLOW)
-    assert [each.name for each in explained(shift, fulfilled(shift))] == ["rule"]
+    (spoke,) = explained(shift, fulfilled(shift))
+    assert spoke.text == "steps have taken at least 1.7 times as long as usual for 2 min"
+
+
+def test_a_restart_that_cannot_help_is_no_next_rule():
+    shift = Shift(**SLOW | {"curable": False})
+    reached = fulfilled(shift)
+    assert [each.value for each in explained(shift, reached)] == ["page", "restart"]
+    assert [each.value for each in explained(shift, reached, curable=False)] == ["page"]

@@ -11,11 +11,14 @@ from datetime import datetime
 from vllm_watch.cli.helpers import connection, exit_status, terminal
 from vllm_watch.cli.helpers.top.status import Daemon, Explained
 from vllm_watch.incidents.way import Step
+from vllm_watch.notify.words import ENDED
+from vllm_watch.story.base import CURES
 from vllm_watch.story.severities import severity_word
+from vllm_watch.support.durations import in_words
 from vllm_watch.support.visible import visible
 
 HELP = """\
-Explains an incident: first why it is not critical and why no restart is advised, then each of its changes with the
+Explains an incident: first why it is critical or not and why no restart is advised, then each of its changes with the
 rule that applied, the next rule, the evidence, and any later change (another incident that pages for it, a rank,
 a restart, a recurrence). Works for incidents that have ended, too.
 
@@ -52,13 +55,16 @@ def _text(one: Explained) -> str:
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     bold, end = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
     where = one.target if one.engine is None else f"{one.target}, engine {one.engine}"
-    phase = one.resolution or one.phase
-    why, after = one.explanation, "not advised: " + one.explanation.no_restart
+    began_t, ended_t, why = one.began_timestamp_seconds, one.ended_timestamp_seconds, one.explanation
+    now = f"{severity_word(one.severity)}, {one.phase}, since {_clock(began_t)}"
+    if one.resolution and ended_t is not None:
+        how = ENDED.get(one.resolution, one.resolution)
+        now = f"was {severity_word(one.severity)} for {in_words(ended_t - began_t)}, ended {_clock(ended_t)}: {how}"
     head = [
-        f"{bold}{visible(one.title)}{end} on {visible(where)}: {severity_word(one.severity)}, {phase}, since {_clock(one.began_timestamp_seconds)}",
+        f"{bold}{visible(one.title)}{end} on {visible(where)}: {now}",
         *_wrapped("  ", one.summary, columns),
-        *_wrapped("  Critical: ", "no: " + why.no_page if why.no_page else "yes", columns),
-        *_wrapped("  Restart:  ", after if why.no_restart else "advised", columns),
+        *_wrapped("  Severity: ", why.severity, columns),
+        *_wrapped("  Restart:  ", why.no_restart or CURES, columns),
     ]  # fmt: skip
     steps = [line for step in one.explanation.way for line in _step(step, columns, bold, end)]
     return "\n".join([*head, *(steps or ["", "How it came about was not kept."])])
@@ -68,12 +74,12 @@ def _step(step: Step, columns: int, bold: str, end: str) -> Iterator[str]:
     advised = ", restart advised" if step.restart_advised else ""
     yield ""
     yield f"{_clock(step.t)}  {bold}{step.event}{end}: {severity_word(step.severity)}, {visible(step.cause)}{advised}"
-    said = [
+    lines = [
         ("rule:    ", step.rule), ("", "" if step.rule else step.summary), ("next:    ", step.next_rule),
         *(("for:     ", each) for each in step.evidence), *(("against: ", each) for each in step.against),
         *(("changed: ", each) for each in step.changes),
     ]  # fmt: skip
-    for name, text in said:
+    for name, text in lines:
         if text:
             yield from _wrapped(f"  {name}", text, columns)
 

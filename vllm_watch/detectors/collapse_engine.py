@@ -292,7 +292,7 @@ class EngineJudge:
             causes.SLOW,
             cause.name,
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
-            (slow, *cause.evidence_for, *explained(shift, reached)),
+            (slow, *cause.evidence_for, *explained(shift, reached, curable=itself)),
             (*cause.evidence_against, *causes.recovering(comparison)),
             page=PAGE in reached,
             restart=RESTART in reached,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import exp, log
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.story.severities import severity_word
 from vllm_watch.support.durations import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
+_AS = {OWN_PAST: "as usual", SIBLINGS: "as those of the other engines", FORMER: "as before the restart"}
 
 PAGE, RESTART = "page", "restart"
 
@@ -76,36 +76,34 @@ def fulfilled(shift: Shift) -> Sequence[str]:
     return found
 
 
-def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the next with its unmet condition."""
-    said = reached[-1] if reached else "ticket"
-    text = (
-        f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"
-    )
-    spoke = Evidence(
-        name="rule",
-        value=said,
-        text=text + (f" for {in_words(shift.seconds)}" if shift.seconds else ""),
-    )
+def explained(shift: Shift, reached: Sequence[str], *, curable: bool = True) -> tuple[Evidence, ...]:
+    """Return the rule that applies, and the next with its unmet condition, as clauses about the engine.
+
+    `curable`: a restart can become advised.
+    """
+    times, took = exp(shift.log_ratio), "steps take"
+    if reached:  # for all that time it was at least the rule's
+        times, took = rule(reached[0], shift.yardstick).times, "steps have taken at least"
+    lasts = f" for {in_words(shift.seconds)}" if shift.seconds else ""
+    text = f"{took} {times:.3g} times as long {_AS[shift.yardstick]}{lasts}"
+    spoke = Evidence(name="rule", value=reached[-1] if reached else "ticket", text=text)
     for each in RULES:
-        if each.yardstick == shift.yardstick and each.consequence not in reached:
-            lacking = ", ".join(_lacking(each, shift)) or "to be seen once more"
-            return spoke, Evidence(
-                name="next_rule",
-                value=each.consequence,
-                text=f"{severity_word(each.consequence)} needs {lacking}",
-            )
+        later = each.yardstick == shift.yardstick and each.consequence not in reached
+        if later and (curable or each.consequence != RESTART):
+            lacking = " and ".join(_lacking(each, shift)) or "the next scrape confirms it"
+            then = "becomes critical" if each.consequence == PAGE else "a restart is advised"
+            return spoke, Evidence(name="next_rule", value=each.consequence, text=f"{then} when {lacking}")
     return (spoke,)
 
 
 def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
     lacks = (
-        (shift.log_ratio < rule.log_ratio, f"{rule.times:.4g} times as long"),
-        (shift.seconds < rule.seconds, f"{in_words(rule.seconds)} of work like that"),
-        (rule.harm and not shift.harmed, "users who get less than in their worst minutes before"),
+        (shift.log_ratio < rule.log_ratio, f"steps take {rule.times:.4g} times as long"),
+        (shift.seconds < rule.seconds, f"it has lasted {in_words(rule.seconds)}"),
+        (rule.harm and not shift.harmed, "users wait longer or get fewer tokens than in the worst minutes so far"),
         (
             rule.curable and not shift.curable,
-            "a slowdown beyond those that went by themselves, with no cause outside",
+            "it is slower than the slowdowns that ended by themselves",
         ),
     )
     return [text for lacking, text in lacks if lacking]

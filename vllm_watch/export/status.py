@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
-from vllm_watch.export import page_files, reasons
+from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
-from vllm_watch.incidents import recurrence, way
+from vllm_watch.incidents import reasons, recurrence, way
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
@@ -148,7 +148,8 @@ class Status:
         if debug:
             advised = found.restart_advised
             said["explanation"] = {
-                "no_page": way.why_no_page(found),
+                "severity": reasons.of_severity(found),
+                "no_page": "" if reasons.notifies(found) else reasons.of_severity(found),
                 "no_restart": "" if advised else said["restart_outcome"],
                 "way": plain(way.plain(found.way)),
             }
@@ -198,11 +199,13 @@ class Status:
             "first_step": story.first_step_of(
                 cause, advised=incident.restart_advised, known=incident.texts
             ),
-            "restart_outcome": story.restart_of(
-                cause, advised=incident.restart_advised, after_s=incident.advised_after_s
-            )
-            + reasons.of_restart(incident),
-            "severity_reason": reasons.of_severity(incident),
+            "restart_outcome": reasons.of_restart(
+                incident,
+                story.restart_of(
+                    cause, advised=incident.restart_advised, after_s=incident.advised_after_s
+                ),
+            ),
+            "severity_reason": reasons.on_card(incident),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",
             "evidence": plain_evidence(incident),

@@ -62,25 +62,6 @@ def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
     return tuple(said)[:EVIDENCE_MAX]
 
 
-def why_no_page(one: "Incident") -> str:
-    """Return why an incident does not page; "": it pages."""
-    last = one.way[-1] if one.way else None
-    told = one.recurring and one.recurring.told
-    if one.severity == "page" and one.open and not one.recovering and not told:
-        return ""
-    if not one.open:
-        return "It is over."
-    if one.recovering:
-        return "It is recovering: it closes if the engine stays healthy."
-    if one.recurring and told:
-        return f"People were notified of {one.recurring.earlier}, and it has not doubled since."
-    if last is not None and last.severity == "page":
-        return f"Many targets fell silent at once: {one.related[-1] if one.related else 'one incident'} pages for all of them."  # fmt: skip
-    lowered = next((each for each in reversed(last.changes) if "→ warning" in each), "") if last else ""  # fmt: skip
-    lacks = last.next_rule or "; ".join(last.against) if last else ""
-    return lowered or lacks or "No rule for a critical incident applies; the next one is not known."  # fmt: skip
-
-
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:
     """Return plain values."""
     return [asdict(step) for step in way]

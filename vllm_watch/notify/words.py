@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from vllm_watch.incidents import recurrence
 from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.way import NEXT_RULE
 from vllm_watch.notify import notification as phases
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.batches import Batch, Item
@@ -35,7 +36,7 @@ _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
 }  # fmt: skip
-_ENDS = {
+ENDED = {
     "healthy": "it recovered", "restarted": "the process restarted",
     "target_gone": "it is no longer watched", "superseded": "another incident took its place",
 }  # fmt: skip
@@ -81,7 +82,7 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 def _without_secrets(item: Item) -> Item:
     """Any foreign text may contain a secret."""
     alert, incident = item.alert, item.alert.incident
-    evidence = [each for each in incident.evidence_for if each.text][:EVIDENCE_SHOWN]
+    evidence = [each for each in incident.evidence_for if each.text and each.name != NEXT_RULE][:EVIDENCE_SHOWN]
     return replace(item, alert=replace(
         alert,
         group=clean(alert.group, NAME_MAX), restart=clean(alert.restart, SENTENCE_MAX),
@@ -213,7 +214,7 @@ def _sentence(item: Item) -> str:
         says = _story(incident).says_of(incident.cause)
         often = "" if incident.recurring is None else f" ({incident.recurring.text})"
         return f"{place} {says}, since {clock(incident.began_t)}. {_capital(summary)}{often}."
-    ended = _ENDS.get(incident.resolution or "", "it ended")
+    ended = ENDED.get(incident.resolution or "", "it ended")
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
     late = " It could not be sent while it lasted." if item.late else ""

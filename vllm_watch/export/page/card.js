@@ -2,7 +2,7 @@
 
 import { ChartSet } from "./engine.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
-import { Evidence } from "./evidence.js";
+import { Evidence, withoutNextRule } from "./evidence.js";
 import * as format from "./format.js";
 import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
 import { earlier, lasted, often, worst } from "./before.js";
@@ -91,7 +91,7 @@ export class Card {
     setText(this.step, incident.first_step);
     this.reason.replaceChildren(icon("note"), incident.severity_reason);
     setAttribute(this.reason, "data-tone", "quiet");
-    const { for: pro, against: contra } = incident.evidence;
+    const pro = withoutNextRule(incident.evidence.for), contra = incident.evidence.against;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
     this.for.draw(pro);
     this.against.draw(contra);

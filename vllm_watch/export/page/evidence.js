@@ -19,6 +19,9 @@ function isSaid(item) {
   return (expected === null || expected === 0) && isInText(item);
 }
 
+/** The evidence to list: the next rule stands in the sentence about severity or restart. */
+export const withoutNextRule = (items) => items.filter(({ name }) => name !== "next_rule");
+
 /** Its number, where its text does not say it; what it would be if all were well. */
 const valueOf = (item) => (isSaid(item) ? "" : format.unit(item.value, item.unit));
 const expectedOf = ({ expected, unit }) => (expected === null || expected === 0 ? "" : `expected ${format.unit(expected, unit)}`);

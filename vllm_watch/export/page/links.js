@@ -2,7 +2,7 @@
 
 import { often, worst } from "./before.js";
 import { h, keyed, setAttribute } from "./dom.js";
-import { inALine } from "./evidence.js";
+import { inALine, withoutNextRule } from "./evidence.js";
 import { age, sentence } from "./format.js";
 import { modelOf } from "./signals.js";
 import { runbookOf, standingOf } from "./words.js";
@@ -81,7 +81,7 @@ export function markdown(incident, { restart = [], earlier = [], where = "" } = 
     ...(to === null ? [`- Do: ${incident.first_step}`, `- ${[incident.restart_outcome, ...restart].join(" ")}`] : []),
     ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, lasted ${age(each.to - each.from)})`).join("; ")}`] : []),
     `- [Incident](${at(anchorOf(id))}) · [Runbook](${at(runbookOf(incident))})`,
-    ...listed(`Evidence${to === null ? "" : ` as of ${utc(to).slice(11)}`}`, evidence.for), ...listed("Contradicting evidence", evidence.against), "",
+    ...listed(`Evidence${to === null ? "" : ` as of ${utc(to).slice(11)}`}`, withoutNextRule(evidence.for)), ...listed("Contradicting evidence", evidence.against), "",
   ].join("\n");
 }
 

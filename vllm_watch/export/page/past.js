@@ -3,7 +3,7 @@
 import { earlier } from "./before.js";
 import { ChartSet, Lines } from "./engine.js";
 import { h, setText } from "./dom.js";
-import { Evidence } from "./evidence.js";
+import { Evidence, withoutNextRule } from "./evidence.js";
 import { copyButton, Links, permalink, whereOf } from "./links.js";
 import { history } from "./live.js";
 import { markOf, runbookLink, runbookOf } from "./words.js";
@@ -16,7 +16,7 @@ export class Past {
     this.page = page;
     const pro = new Evidence("Evidence", "No evidence recorded.");
     const contra = new Evidence("Contradicting evidence", "No contradicting evidence.");
-    pro.draw(incident.evidence.for);
+    pro.draw(withoutNextRule(incident.evidence.for));
     contra.draw(incident.evidence.against);
     const runbook = runbookLink();
     runbook.setAttribute("href", runbookOf(incident));

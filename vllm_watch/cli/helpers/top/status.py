@@ -188,8 +188,9 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why not critical, why no restart is advised; "" if it is."""
+    """Why it is critical or not; why nobody is notified and why no restart is advised, "" if so."""
 
+    severity: str
     no_page: str
     no_restart: str
     way: tuple[Step, ...]
@@ -209,6 +210,7 @@ class Explained(BaseModel):
     resolution: str | None
     summary: str
     began_timestamp_seconds: float
+    ended_timestamp_seconds: float | None
     explanation: Explanation
 
 

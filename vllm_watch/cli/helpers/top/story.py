@@ -11,6 +11,7 @@ from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
+from vllm_watch.incidents.way import NEXT_RULE
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
@@ -148,7 +149,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines += restarts
     lines += _wrapped("stacks", worst.stacks, width)
     for side, evidence in (("evidence", worst.evidence_for), ("against", worst.evidence_against)):
-        lines += [_labelled(side, said) for said in map(_said, evidence) if said]
+        lines += [_labelled(side, _said(each)) for each in evidence if each.name != NEXT_RULE]
     return lines
 
 

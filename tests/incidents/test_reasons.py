@@ -1,0 +1,121 @@
+"""Why an incident is critical or a warning, and whether a restart helps: one sentence each, for every reader."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.export.demo_board import event
+from tests.incidents.test_lifecycle import FOUR, Story, collapse, gpu_fault, overload, ranks, stall
+from tests.incidents.test_way import FOUND
+from tests.told import made
+from vllm_watch.detectors.consequences import OWN_PAST, Shift, explained, fulfilled
+from vllm_watch.incidents import reasons
+from vllm_watch.incidents.way import extended
+
+T = 1_763_700_000.0
+SLOW = Shift(OWN_PAST, 0.7, 30.0, harmed=True)
+CRITICAL = replace(SLOW, seconds=60.0)
+
+
+def incident(
+    kind="throughput_collapse", cause="slow_engine", severity="ticket", shift=None, change="", against=()
+):  # fmt: skip
+    """Return an open one; its rules are those that the detector gives for `shift`."""
+    rules = explained(shift, fulfilled(shift)) if shift else ()
+    story = {"engine": "0", "kind": kind, "cause": cause, "severity": severity, "summary": "", "restart_advised": False, "for": [], "against": list(against)}  # fmt: skip
+    (told,) = made(event("chat", story, T))
+    one = replace(told.incident, way=(), evidence_for=rules)
+    return replace(one, way=extended(one, T, "opened", change))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"shift": SLOW}, "it becomes critical when it has lasted 40 s"),
+        ({}, "no user is known to wait longer or to get less than before"),
+        ({"change": "critical → warning: its peer is down"}, "its peer is down"),
+        ({"kind": "overload", "cause": "demand"}, "more requests arrive than it can serve, and it is not known to be slower than usual"),
+        ({"kind": "engine_stalled", "cause": "waits_for_peer"}, "the server that it waits for has the trouble"),
+        ({"kind": "engine_down", "cause": "crash", "against": [("few", None, "", None, "few requests were in flight")]}, "few requests were in flight"),
+    ],
+)  # fmt: skip
+def test_why_a_warning_is_not_critical(given, why):
+    """By the next rule, by the change that lowered it, by its evidence, by its cause and kind."""
+    assert reasons.of_severity(incident(**given)) == f"A warning, not critical: {why}."
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"shift": CRITICAL}, "steps have taken at least 1.7 times as long as usual for 60 s"),
+        ({"kind": "engine_down", "cause": "crash"}, "users get no answer"),
+        ({"kind": "engine_stalled", "change": "raised to critical, because others wait for it: decode-1"}, "others wait for it: decode-1"),
+    ],
+)  # fmt: skip
+def test_why_it_is_critical(given, why):
+    one = incident(severity="page", **given)
+    assert reasons.of_severity(one) == f"Critical: {why}."
+    assert reasons.on_card(one) == (f"Critical: {why}." if given.keys() & {"shift", "change"} else "")
+    assert reasons.notifies(one)
+
+
+def test_each_kind_has_a_reason():
+    """A new kind needs both sentences."""
+    kinds = {"overload", "gpu_fault", "engine_down", "engine_failing", "engine_stalled", "throughput_collapse"}
+    for kind in kinds:
+        assert "its rule" not in reasons.of_severity(incident(kind, severity="page"))
+
+
+def test_what_is_over_or_recovering_is_neither():
+    over = replace(incident(), resolved_t=T)
+    assert reasons.of_severity(over) == "It is over."
+    assert reasons.of_restart(over, "No restart is advised yet: check the host first.") == "It is over: no restart is needed."  # fmt: skip
+    story = Story().look(collapse(**FOUND), times=5)
+    (one,) = story.look(collapse("clear")).lifecycle.incidents
+    assert reasons.of_severity(one) == "It is recovering, and closes if the engine stays healthy."
+    assert reasons.of_restart(one, "") == "It is recovering: no restart is needed now."
+    assert not reasons.notifies(one)
+
+
+def test_a_restart_that_is_not_advised_yet_says_when_it_is():
+    """Only where it can still be: a slow engine, and not a neighbour that stays."""
+    one = incident(severity="page", shift=CRITICAL)
+    yet = "No restart is advised yet: check the host first."
+    assert reasons.of_restart(one, yet) == f"{yet} A restart is advised when it has lasted 2 min and it is slower than the slowdowns that ended by themselves."  # fmt: skip
+    never = "A restart does not help: the neighbour stays."
+    assert reasons.of_restart(one, never) == never
+    assert reasons.of_restart(incident(), yet) == yet
+
+
+def test_the_incident_that_is_its_cause_is_named():
+    """A GPU that is critical already, or another rank."""
+    story = Story().look(gpu_fault(), collapse())
+    effect, cause = sorted(story.lifecycle.incidents, key=lambda each: each.kind == "gpu_fault")
+    assert reasons.of_severity(effect).startswith("A warning, not critical: its cause is an incident of its own: ")  # fmt: skip
+    assert cause.id in reasons.of_severity(effect)
+    first, second = Story().look(*ranks("0", "1"), moment=FOUR).lifecycle.incidents
+    assert "another rank has the same trouble" in reasons.of_severity(second)
+    assert first.id in reasons.of_severity(second)
+
+
+def test_a_recurring_one_says_that_nobody_is_notified_again():
+    story = Story()
+    for _ in range(2):
+        story.look(stall(), times=12).look(stall("clear"), times=84)
+    (third,) = story.look(stall()).lifecycle.incidents
+    said = reasons.of_severity(third)
+    assert said.startswith("Critical: its requests get no tokens. Nobody is notified again, recurring: 3rd time")  # fmt: skip
+    assert third.recurring.earlier in said
+    assert not reasons.notifies(third)
+
+
+def test_the_fleet_is_named_where_many_fell_silent():
+    (opened,) = Story().look(stall()).lifecycle.incidents
+    shown = replace(opened, severity="ticket", related=("engine_down-1-common",))
+    assert "engine_down-1-common is critical for all of them" in reasons.of_severity(shown)
+
+
+def test_evidence_against_the_cause_is_no_reason_for_the_severity():
+    """An overload lists what it could not exclude; that is not why it is a warning."""
+    (one,) = Story().look(overload(evidence_against=(FOUND["evidence_against"][1],))).lifecycle.incidents
+    assert "nobody waits" not in reasons.of_severity(one)
