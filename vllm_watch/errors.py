@@ -2,10 +2,7 @@
 
 
 class WatchError(Exception):
-    """An operating error, shown as `cause` and `remedy`, never as a traceback.
-
-    `cause` is one sentence that quotes the wrong value; `remedy` is an instruction.
-    """
+    """An error shown as `cause` (one sentence, with the wrong value) and `remedy` (an instruction), never as a traceback."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")
@@ -26,7 +23,7 @@ class RecordingError(WatchError):
 
 
 class HookError(WatchError):
-    """A restart hook that cannot or will not act; certainly nothing was restarted."""
+    """A restart hook that cannot act; it has certainly not restarted anything."""
 
 
 class ServeError(WatchError):

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def read(text: str | bytes | bytearray) -> Any:
-    """Parse JSON. Raises ValueError, also if it is nested too deeply."""
+    """Parse JSON. Raises ValueError, also for deep nesting."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -2,7 +2,7 @@
 
 
 def printable(text: str) -> str:
-    """Return it with control characters, except line ends, as in source code: ``\\x1b``."""
+    """Return the text with control characters, except newlines, escaped as in source code (``\\x1b``)."""
     return "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
 
 
