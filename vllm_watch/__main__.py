@@ -43,7 +43,6 @@ _ARGPARSE = {
 
 
 class _Parser(argparse.ArgumentParser):
-
     def error(self, message: str) -> NoReturn:
         for theirs, ours in _ARGPARSE.items():
             if found := re.fullmatch(theirs, message, re.DOTALL):

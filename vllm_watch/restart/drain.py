@@ -1,7 +1,6 @@
-"""Letting a server's requests finish before it is restarted. Pure.
+"""Let a server's requests finish before it is restarted, up to a deadline. Pure.
 
-Meanwhile the readiness gate answers "no" (gates.py), so no new requests are routed to it; running requests
-get until a deadline. An engine without progress is not waited for.
+Meanwhile the readiness gate answers "no" (gates.py), so the server gets no new requests.
 """
 
 from vllm_watch.settings.restart import DrainSettings
@@ -13,7 +12,7 @@ STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 def progress(
     settings: DrainSettings, signals: TargetSignals | None, waited_s: float
 ) -> tuple[bool, str]:
-    """Return whether the wait is over after `waited_s`, and a status text."""
+    """Return True once the wait is over, and a status text."""
     if not settings.enabled:
         return True, "requests in hand were not waited for (restart.drain.enabled)"
     if signals is None or signals.state in STUCK:

@@ -1,8 +1,8 @@
-"""Runs one command in its own process; on SIGTERM ends it with all its descendants.
+"""Run one command in its own process, and on SIGTERM end it with all its descendants.
 
-A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all the
-command's orphans, even in other sessions, and kills its children until none is left. SIGTERM comes at the timeout and,
-from the kernel, when vllm-watch dies. If the command ends by itself, its remaining processes keep running.
+This is a program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all
+orphans and kills until none is left. SIGTERM comes at the timeout, or from the kernel when vllm-watch dies. If the
+command ends by itself, its other processes keep running.
 Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
 
@@ -41,7 +41,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also while killing
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _ToldToStopError
 
 
@@ -63,7 +63,7 @@ def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -
         setsid=True, setsigdef=[signal.SIGTERM, *ignored_by_python],
     )  # fmt: skip
     while True:
-        pid, status = os.waitpid(-1, 0)  # reaps orphans too: no zombies
+        pid, status = os.waitpid(-1, 0)  # reaps orphans too
         if pid == command:
             return os.waitstatus_to_exitcode(status)
 

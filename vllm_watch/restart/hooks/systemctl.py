@@ -1,7 +1,4 @@
-"""Queries systemd units through `systemctl`.
-
-Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5).
-"""
+"""Query systemd units. Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5)."""
 
 import os
 from dataclasses import dataclass
@@ -9,12 +6,12 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # it answers in milliseconds; a stuck bus times out
+ASK_SECONDS = 10.0  # it answers in milliseconds, but a stuck bus times out
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# Variables that --user needs to find the user's systemd; nothing else is passed on.
+# With --user, systemctl needs these variables; no others are passed on.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
@@ -26,10 +23,10 @@ class Unit:
     load_state: str  # "loaded", "not-found", "masked" …
     active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
     sub_state: str  # "running", "auto-restart", "dead" …
-    result: str  # last result: "success", "start-limit-hit" …
-    restart: str  # its Restart=
+    result: str  # "success", "start-limit-hit" …
+    restart: str
     restarts: int | None  # by systemd
-    main_pid: int | None  # in the host's namespace
+    main_pid: int | None  # on the host
     invocation: str  # new for each start
 
     @property
@@ -62,7 +59,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Request a restart without waiting; the result only shows whether systemd accepted it."""
+    """Request a restart; the result only shows whether systemd accepted it."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

@@ -1,8 +1,6 @@
-"""Restarts through a receiver over HTTP: a signed POST of JSON.
+"""Restart through a receiver over HTTP: a signed POST of JSON. Runbook: docs/hooks/webhook.md.
 
-Retried, with the same idempotency key, are only requests that certainly did nothing: no connection, and the answers
-429 and 503. A request that was sent and not answered may have acted.
-Runbook: docs/hooks/webhook.md.
+Only a request that certainly did nothing (no connection, 429, 503) is retried, with the same idempotency key.
 """
 
 import asyncio
@@ -19,7 +17,7 @@ from vllm_watch.settings.hooks import WebhookHook
 
 WAIT_SECONDS_FIRST = 0.5  # doubled each time: a restarting receiver is back in seconds
 WAIT_SECONDS_MAX = 30.0
-"""Limit of the wait between tries, whatever Retry-After is: the attempt holds a lock meanwhile."""
+"""Limit of the wait between tries, even if Retry-After is longer: the attempt holds a lock."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -31,7 +29,7 @@ class _Try:
 
 
 class Hook:
-    """Posts the call; the answer's status is the outcome."""
+    """Posts the call and judges the answer by its status."""
 
     def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -97,7 +95,7 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Connect without a request: any request might restart the server."""
+        """Connect without a request, because any request might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

@@ -1,8 +1,8 @@
 """A lock between watchers of one host: a small file with slots, holders and expiry times.
 
-Times are CLOCK_BOOTTIME: shared by all processes of a host, not moved by clock steps, running during suspend; a file
-from before a reboot is empty. A file that cannot be read or written never permits a restart. Attempts are not
-recorded here: watchers of one host that share engines share a state folder, or none.
+Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot is empty. A file that cannot
+be read or written permits no restart. Attempts are not recorded here: watchers of one host that share engines share a
+state folder, or none.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _REMEDY = "remove it when no restart is under way"
 class _Slot:
     holder: str
     attempt_id: str
-    expires_s: float  # CLOCK_BOOTTIME; free from then on
+    expires_s: float  # CLOCK_BOOTTIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Kept:
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
-    """Return a lock for one attempt. Raises WatchError, OSError."""
+    """Return a lock for one attempt. Raises WatchError and OSError."""
     folder = settings.path or (tools.state_dir and tools.state_dir / "locks")
     if folder is None:
         raise WatchError("the folder of the lock is not known", "set restart.lock.path")
@@ -115,7 +115,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # From before the write: the expiry that others read is never earlier than ours.
+        # Read the clock before the write, so that others never read an earlier expiry than ours.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]
@@ -165,7 +165,7 @@ class Lock:
             os.close(descriptor)
 
     def _read(self) -> _Kept:
-        """Return the current content; raises ValueError if the file is damaged."""
+        """Return the current content. Raises ValueError if it is damaged."""
         try:
             body = regular_file.read(self._file, BYTES_MAX, follow=False)
         except FileNotFoundError:
