@@ -1,7 +1,7 @@
-"""Requests that an incident cost, from counters. Pure.
+"""Count the requests that an incident cost. Pure.
 
-Lost: requests in flight when the process ended, and errors and aborts beyond the usual rate (clients hang up on healthy
-engines too). Unknown if a counter is missing or the server does not answer.
+Lost are requests in flight when the process ended, and errors and aborts beyond the usual rate, because clients hang up
+on healthy engines too.
 """
 
 from collections import deque
@@ -14,16 +14,16 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""Incident-free time for the mean usual rate."""
+"""Time without incidents over which the usual rate is averaged."""
 
 USUAL_SECONDS_MIN = 60.0
 """The usual rate is unknown before this."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Poisson deviations beyond chance."""
+"""Failures beyond the usual count only above this many Poisson deviations."""
 
 PAST_MAX = 32
-"""Counter steps kept: incidents begin some polls before they open."""
+"""Incidents begin some polls before they open, so this many counter steps are kept."""
 
 
 class Counted(NamedTuple):
@@ -35,10 +35,10 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Engines kept though absent from a scrape, as during a start. Bounded: a server may report new names at each scrape."""
+"""Limit of engines kept while absent from scrapes: a hostile server may report new names each time."""
 
 Mark = Mapping[str, Counted]
-"""By engine, at an incident's beginning."""
+"""Counts by engine when the incident began."""
 
 
 @dataclass(slots=True)
@@ -46,19 +46,18 @@ class _Engine:
     begun_s: float
     restarts: int
     counter: float  # of failed requests, at the last scrape
-    in_flight: float | None  # at the last scrape
+    in_flight: float | None
     at_s: float
     well_s: float = 0.0
     well_failed: float = 0.0
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """Return the counts then, or at the first poll."""
+        """Return the counts at that time, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
     def lost_since(self, then: Counted, at_s: float) -> float | None:
-        """Return requests lost since; None if unknown."""
         now = self.past[-1]
         if self.begun_s > then.at_s:
             return None
@@ -82,7 +81,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Process one poll. `restarts`: by engine; `well`: no incident is open."""
+        """Process one poll. `well`: no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -97,7 +96,7 @@ class LostRequests:
         }
 
     def since(self, mark: Mark, at_s: float) -> int | None:
-        """Return requests lost since the mark; None: unknown."""
+        """Return requests lost since the mark; None if unknown."""
         if not self._heard or not mark:
             return None
         lost = 0.0
@@ -125,7 +124,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # one that just started may lack it
+        if counter is None:  # a new process may lack it
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0

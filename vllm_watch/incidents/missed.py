@@ -1,4 +1,4 @@
-"""A down or hung server looks unused if it finished its last request in time; its peers' waits show the need."""
+"""Page for a down or hung server that looks unused, if its peers wait for it or fail without it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ _STANDS_STILL = {
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Raise a gone server's ticket to a page while peers or ranks wait for it or fail without it."""
+    """Raise the ticket of a server that others miss to a page."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

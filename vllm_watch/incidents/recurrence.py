@@ -1,4 +1,4 @@
-"""Recurring trouble: notify again once it has doubled. Pure."""
+"""Recurring trouble: notify again only once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,20 +12,19 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
-minutes in which an end must be reported."""
+"""An incident ends after this long without a finding. Retries and drained queues flicker for seconds; an end must be reported within five minutes."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""The quiet time doubles with each recurrence up to this: an end is reported within five minutes."""
+"""Limit of the quiet time, which doubles with each recurrence: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""After a day away it is new: periodic causes have at most a day's period."""
+"""Trouble that was away for a day is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the last notified occurrences or total duration."""
+"""Notify again at this multiple of the occurrences or total duration that were notified last."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """A page that lasts this long is notified, however often it recurred."""
@@ -37,19 +36,19 @@ class Recurring:
 
     times: int
     within_seconds: float  # from the first beginning to now or the last end
-    ill_seconds: float  # total duration
-    text: str  # a sentence without a stop
+    ill_seconds: float  # in total
+    text: str  # without a full stop
     earlier: str = ""  # id of the incident that notified; "": this one
 
     @property
     def told(self) -> bool:
-        """Return True if an earlier incident notified people."""
+        """True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The notified incident, and the trouble's state then or at its end."""
+    """The notified incident, and the trouble's state then."""
 
     incident: str
     causes: tuple[str, ...]
@@ -63,12 +62,12 @@ class _Past:
     first_s: float
     began_s: float  # of the last time
     times: int = 1
-    ill_s: float = 0.0  # of the times before the last
-    ended_s: float | None = None  # of the last time; None while it lasts
+    ill_s: float = 0.0  # without the last time
+    ended_s: float | None = None  # of the last time
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
-        """Return the total duration, the last time included."""
+        """Return the total duration."""
         return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 
@@ -79,7 +78,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time for its end."""
+        """Count a beginning. Return the occurrences, and the quiet time for the end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -139,7 +138,7 @@ class Recurrence:
 
 
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
-    """Return True for another cause, a worse one, doubled counts, or a lasting page."""
+    """Return True for another cause, a worse one, doubled counts, or a page that lasts."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s

@@ -1,7 +1,6 @@
 """The state that an engine shows: from open incidents, else from signals. Pure.
 
-An incident's state ends after RETURNED_SECONDS without it; one that returned keeps it until it closes. A new process
-does not inherit it.
+An incident's state ends after RETURNED_SECONDS without it; if it returned before, it lasts until the incident closes.
 """
 
 from collections.abc import Sequence
@@ -15,22 +14,22 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
-_OWN_REASONS = ("down", "starting", "sleeping")  # not overridden by incidents
+_OWN_REASONS = ("down", "starting", "sleeping")  # incidents do not override these
 
 
 @dataclass(slots=True)
 class _Given:
     incident: Incident
-    life: tuple[float | None, int]  # process start, and counter resets
+    life: tuple[float | None, int]  # process start and counter resets
     seen_s: float
-    times: int  # occurrences when first given
+    times: int
 
 
 class States:
     """States that incidents gave to a target's engines."""
 
     def __init__(self) -> None:
-        self._given: dict[str, _Given] = {}  # by engine
+        self._given: dict[str, _Given] = {}
 
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
@@ -55,7 +54,7 @@ class States:
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
     ) -> _Given | None:
-        """Return the worst current or recent source of the engine's state."""
+        """Return the worst current or recent incident that sets the engine's state."""
         life = signals.process_start_time, engine.restarts
         ours = [
             each for each in open_
@@ -80,7 +79,7 @@ class States:
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """Return (state, sentence) of the least healthy engine."""
+    """Return state and sentence of the least healthy engine."""
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
     if len(engines) == 1:

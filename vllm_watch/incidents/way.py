@@ -1,4 +1,4 @@
-"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
+"""The history of an incident: each change with its rule and evidence. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Evidence names: the rule that fired, and the next one with its missing condition."""
+"""Names of evidence: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
+"""Steps kept per incident, the first included: about 20 KB, for open incidents and the last 200 that ended."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,7 +22,7 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Evidence names added after the detector."""
+"""Evidence that was added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Step:
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""  # empty: none named
+    rule: str = ""
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
 
 
 def why_no_page(one: "Incident") -> str:
-    """Return why an incident does not page; "": it pages."""
+    """Return why an incident does not page; "" if it does."""
     last = one.way[-1] if one.way else None
     told = one.recurring and one.recurring.told
     if one.severity == "page" and one.open and not one.recovering and not told:
