@@ -17,7 +17,7 @@ FAILED, DROPPED = "failed", "dropped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What a notifier needs from its surroundings."""
+    """Services that notifiers use."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: NewSession = new_session

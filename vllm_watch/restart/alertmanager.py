@@ -1,7 +1,4 @@
-"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests.
-
-Repeats of one episode (same fingerprint and startsAt) are one request; a resolved alert withdraws it.
-"""
+"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests, one per episode (fingerprint and startsAt)."""
 
 import math
 import time
@@ -25,7 +22,7 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""A request expires if its alert is not repeated within this time: the resolved message may get lost, and Alertmanager repeats firing alerts."""
+"""A request expires if its alert is not repeated within this time, because the resolved message may get lost."""
 
 FIRING_MAX = 100
 
@@ -50,7 +47,6 @@ class Alert:
 
     @property
     def reason(self) -> str:
-        """A text that identifies one episode of one alert."""
         return f"alert {self.name} ({self.fingerprint}) fires since {self.began}"
 
 
@@ -111,7 +107,7 @@ class AlertRequests:
         self._firing: dict[str, dict[str, RestartRequest]] = {}
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Handle one payload; return fingerprints by outcome. Raises WatchError and JournalError."""
+        """Handle one payload. Raises WatchError and JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -128,7 +124,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None  # it was resolved and fires again
+            known = None
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):

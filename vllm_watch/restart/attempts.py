@@ -1,4 +1,4 @@
-"""Run restart attempts, and resume them after the watcher restarts."""
+"""Run and resume restart attempts."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Part of its TTL after which a lock is renewed: two renewals may fail before it expires."""
+"""Part of its TTL after which a lock is renewed, so that two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
 """Each start of the watcher verifies an uncertain attempt again, up to this age."""
@@ -52,8 +52,8 @@ class Attempts:
         self._evidence = evidence
         self._on_end = on_end
         self._pending = PendingWrites(journal)
-        self._ours: set[str] = set()  # begun or resumed by this run
-        self._unwatched: list[tuple[Attempt, float]] = []  # with the time of resuming
+        self._ours: set[str] = set()
+        self._unwatched: list[tuple[Attempt, float]] = []
         self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}
         self._last: dict[str, Attempt] = {}
         self._stopping = False
@@ -67,7 +67,6 @@ class Attempts:
         return None if last is None else (last, last.text)
 
     def busy(self, target: str) -> str | None:
-        """Return the id of the target's attempt in progress, verification included."""
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
@@ -111,7 +110,6 @@ class Attempts:
         return max(begun, default=0.0)
 
     async def stop(self) -> None:
-        """Cancel all attempts; the next run resumes them from the journal."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -121,7 +119,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background; the target's own call is first. Raises JournalError if nothing began."""
+        """Write the intent, then run the attempt in the background; the target's own call is first. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
@@ -163,7 +161,6 @@ class Attempts:
         self.resumed = True
 
     async def retry(self) -> None:
-        """Retry failed writes, and verify resumed attempts whose targets are found by now."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:

@@ -32,7 +32,6 @@ class Backends:
 
     def __init__(self, config: Config, gates: Gates) -> None:
         self.holder = f"{socket.gethostname()} process {os.getpid()}"
-        """The name under which this watcher holds locks."""
         self._config = config
         self._tools = Tools(
             procfs=config.procfs, namespace=_own_namespace(), gates=gates, state_dir=config.state_dir

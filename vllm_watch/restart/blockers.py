@@ -14,7 +14,7 @@ from vllm_watch.support import json_text, regular_file
 
 ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3  # series or alerts in a refusal
+_NAMED = 3
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:

@@ -1,7 +1,7 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-A function's name is the metric label `blocker`, and `gate` in the API. Sources: kured (windows, alerts that fail closed,
-lock), Home Assistant's supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
+A function's name is the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home Assistant's
+supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Refusal:
     """Why one check refuses."""
 
     text: str
-    until_t: float | None = None  # when to ask again; None: time does not help
+    until_t: float | None = None
 
 
 Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]

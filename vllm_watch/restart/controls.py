@@ -1,6 +1,6 @@
 """State that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-It is read again before each decision. If that fails, `known` is False and the guard refuses.
+While it cannot be read, `known` is False and the guard refuses.
 """
 
 from collections.abc import Mapping
@@ -143,7 +143,6 @@ class Controls:
 
     @property
     def history_lost(self) -> str | None:
-        """Why the restart history is incomplete, or None."""
         entry = self._entries.get(LOST)
         if entry is None:
             return None

@@ -59,7 +59,7 @@ class Decider:
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
         befores: dict[str, Before] = {}
-        while True:  # facts are read again: an answer may take long
+        while True:
             others = () if held is None else held.others
             facts = replace(
                 await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
@@ -149,7 +149,7 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
-        """Return why another process serves now than the one requested; None if it is the same or unknown."""
+        """Return why another process serves now than the one requested, or None."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None
@@ -171,7 +171,7 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's history with the `shared` attempts of other lock users; None if the journal cannot be read."""
+        """Return the target's history, with `shared` attempts of other lock users; None if it cannot be read."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)

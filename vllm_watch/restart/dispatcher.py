@@ -34,7 +34,7 @@ ASK_SECONDS = 5.0
 """Interval between decisions on a waiting request, and so between queries of blockers."""
 
 AGAIN_SECONDS = 60.0
-"""Wait after an attempt that was cancelled before its call: the readiness gate must not flap every few seconds."""
+"""Wait after an attempt that was cancelled before its call, so that the readiness gate does not flap."""
 
 REQUESTS_MAX = 1000
 
@@ -45,7 +45,7 @@ class PendingRequest:
 
     request: RestartRequest
     decision: Decision | None = None
-    after_s: float = 0.0  # monotonic; not decided before
+    after_s: float = 0.0
     attempt_id: str | None = None  # set while its attempt has not ended
 
 
@@ -65,11 +65,11 @@ class Dispatcher:
         self._backends = backends
         self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held from the facts to the intent on disk: two requests must not both see that nothing is under way.
+        # Held until the intent is on disk: two requests must not both see that nothing is under way.
         self._deciding = asyncio.Lock()
 
     def submit(self, request: RestartRequest) -> None:
-        """Queue a request unless one with its key is queued; it stays until it is withdrawn, expires or is served."""
+        """Queue a request, once per key, until it is withdrawn, expires or is served."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -83,7 +83,6 @@ class Dispatcher:
             self._targets.mark_changed(request.target)
 
     def trouble_over(self, incident_id: str) -> None:
-        """Withdraw the incident's requests, also approved ones."""
         self._controls.void_approvals(incident_id)
         for pending in list(self._requests.values()):
             if pending.request.incident_id == incident_id:
@@ -104,7 +103,6 @@ class Dispatcher:
         return [each for each in self._requests.values() if each.attempt_id is None]
 
     async def decide_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
-        """Decide on a person's request at once; it is not queued."""
         return await self._consider(PendingRequest(request))
 
     async def run(self) -> None:
@@ -135,7 +133,6 @@ class Dispatcher:
             _log.exception("restart_not_decided", target=pending.request.target)
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run. If the disk fails, `run` retries."""
         await self._controls.load(time.time())
         await self.attempts.resume()
 

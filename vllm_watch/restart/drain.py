@@ -1,7 +1,4 @@
-"""Let a server's requests finish before it is restarted, up to a deadline. Pure.
-
-Meanwhile the readiness gate answers "no" (gates.py), so the server gets no new requests.
-"""
+"""Let requests finish before a restart, while the readiness gate (gates.py) keeps new ones away. Pure."""
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals

@@ -1,7 +1,7 @@
 """Compute when a schedule falls due in local time. Pure.
 
-A time in the hour that is repeated when clocks go back runs once, in the first of the two; a time in the skipped hour
-runs one hour later. Intervals count from a fixed moment: our own start would postpone them forever.
+If a time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
+Intervals count from a fixed moment: the watcher's own start would postpone them forever.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from vllm_watch.settings.restart_times import ScheduleSettings
 
-_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday; intervals count from here
+_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday
 
 _CHANGE = timedelta(hours=3)
 """Largest clock change in one night: the search starts this far back."""
@@ -23,15 +23,13 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
     if schedule.interval_seconds is not None:
         passed = (after_t - _ANCHOR_T) // schedule.interval_seconds
         return _ANCHOR_T + (passed + 1) * schedule.interval_seconds
-    # Imported here, because it takes memory.
-    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
+    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - takes memory
 
     trigger = CronTrigger.from_crontab(schedule.cron, timezone=UTC)
     trigger.end_date = datetime.fromtimestamp(after_t, UTC) + _SEARCHED
     local = ZoneInfo(zone)
     wall = datetime.fromtimestamp(after_t, local).replace(tzinfo=UTC) - _CHANGE
     while True:
-        # Each local time comes once; the zone converts it.
         found: datetime | None = trigger.get_next_fire_time(None, wall)
         if found is None:
             return None

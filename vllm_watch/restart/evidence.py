@@ -12,16 +12,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""Archives of one watcher: the restarts of a bad week."""
+"""Enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
-"""Limit per archive; a recording of ten minutes takes a few megabytes."""
+"""A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Timeout of one part, so that a hanging part does not cost the others."""
+"""A hanging part must not cost the others."""
 
 ALL_SECONDS = 20.0
-"""Timeout of all parts, below a restart's EVIDENCE_SECONDS so that the archive can still be written."""
+"""Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
 
 _WHY_CHARACTERS_MAX = 300
 
@@ -97,7 +97,7 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
                 archive.addfile(entry, io.BytesIO(body))
         new.rename(path)
     except BaseException:
-        new.unlink(missing_ok=True)  # if the disk is full, the journal needs the space
+        new.unlink(missing_ok=True)  # the journal needs the space
         raise
     for old in sorted(folder.glob("*.tar"), key=lambda each: each.lstat().st_mtime)[:-BUNDLES_MAX]:
         old.unlink(missing_ok=True)

@@ -35,27 +35,27 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about one target at one moment; texts give a reason against."""
+    """Facts about one target at one moment. Texts are reasons against a restart; answers are None until asked."""
 
     t: float  # now, in Unix seconds
     state: str | None  # of the server's worst engine
     attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unread
-    busy: str | None = None  # id of the target's attempt in this watcher
+    busy: str | None = None  # an attempt's id
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None
     pause: Pause | None = None
     incident: Incident | None = None
-    stale: str | None = "it was not scraped"  # why the last scrape is not current
-    replaced: str | None = None  # why the process is not the requested one
-    condition: str | None = None  # why the schedule's conditions fail
-    revoked: str | None = None  # why the requester's token is not valid
+    stale: str | None = "it was not scraped"
+    replaced: str | None = None
+    condition: str | None = None
+    revoked: str | None = None
     silenced: bool = False
     startup_seconds: float | None = None
-    start_failure: str | None = None  # why no start can succeed
+    start_failure: str | None = None
     peers: Peers | None = None
     version_first_t: float | None = None  # when this version of the watcher first ran
-    hook: Answer | None = None  # None: not asked yet
-    blockers: tuple[Answer, ...] | None = None  # None: not asked yet
-    gang: tuple[Answer, ...] | None = ()  # other members; None: not asked yet
-    lock: Answer | None = None  # None: not asked yet
+    hook: Answer | None = None
+    blockers: tuple[Answer, ...] | None = None
+    gang: tuple[Answer, ...] | None = ()  # of other members
+    lock: Answer | None = None
     asker: str | None = None  # gang member that restarts this one too

@@ -21,16 +21,15 @@ _log = structlog.get_logger()
 LIVENESS, READINESS = "liveness", "readiness"
 OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
-"""Each gate's answer other than "ok"."""
 
 ASKED_SECONDS = 60.0
-"""A probe that has not asked for this long is gone; Kubernetes probes every 10 s by default."""
+"""A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
 """Two readers may read start times that differ by a second each way."""
 
 NOTE_SECONDS = 1.5
-"""How long an answer waits for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
+"""An answer waits this long for the journal, because a probe times out after 2 s. One that is not on disk is not sent."""
 
 _PROBES_MAX = 16
 
@@ -41,7 +40,7 @@ class Probes:
 
     liveness_asked_seconds: float | None  # since the last request; None: never
     starts: tuple[float, ...] = ()  # Unix seconds; of containers that asked lately
-    scraped_start_t: float | None = None  # of the server, by the last scrape
+    scraped_start_t: float | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Kill:
     started_t: float  # Unix seconds
     until_s: float
     refused_before: bool  # it refused connections before, so a refusal proves nothing
-    answers: int = 0  # number of kill answers
+    answers: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -79,7 +78,7 @@ class Gates:
         self._gates.pop(target, None)
 
     def scraped(self, signals: TargetSignals) -> None:
-        """Update from a scrape, and notice that the server to be killed has ended."""
+        """Update from a scrape. A server to be killed may have ended."""
         gate = self._gate(signals.target)
         before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
         gate.scraped_refused = signals.outcome == "refused"
@@ -129,7 +128,7 @@ class Gates:
             _note_start(gate, started_t)
         failing_t = _failing_t(gate, which)
         if failing_t is not None and started_t is not None and _newer(started_t, failing_t):
-            failing_t = None  # the probe's server is newer
+            failing_t = None
         answer = OK if failing_t is None else f"{WORDS[which]} {failing_t:.0f}"
         written = await self._is_written(gate, target, which, answer, source)
         if not written or failing_t is None or _failing_t(gate, which) != failing_t:

@@ -27,7 +27,7 @@ class Decision:
     check: str | None  # the one that decided; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
     befores: Mapping[str, Before] = field(default_factory=dict)  # the states decided on, by target
 
 
@@ -47,7 +47,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next question, or None once one was refused, so that the lock is not taken for nothing."""
+    """Return the next question, or None once one was refused: the lock must not be taken for nothing."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:

@@ -1,4 +1,4 @@
-"""Find the kinds of restart hooks and build hooks; a new kind is one new file."""
+"""Find the kinds of restart hooks and build hooks."""
 
 from types import ModuleType
 from typing import cast

@@ -63,7 +63,6 @@ class Operators:
         return status, reply
 
     def _trouble_over(self, target: str) -> str | None:
-        """Return why no incident of the target needs a restart any more, else None."""
         own = [each for each in self._targets.incidents() if each.target == target]
         found = [trouble_over(each) for each in own]
         return found[0] if found and None not in found else None
@@ -80,7 +79,7 @@ class Operators:
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
             status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
         if status == ACCEPTED:
-            pending.request = approved  # valid until the call or the end of the trouble
+            pending.request = approved
             self._targets.mark_changed(approved.target)
         else:
             self._controls.void_approvals(incident_id, approved.target)

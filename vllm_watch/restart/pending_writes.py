@@ -1,4 +1,4 @@
-"""Attempts whose latest state is not on disk yet: a full disk does not stop an attempt after its call, so its result is written later."""
+"""Attempts whose latest state is not on disk yet: a full disk does not stop an attempt after its call."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""More than can begin while the disk fails; beyond it the oldest is dropped."""
+"""More than can begin while the disk fails."""
 
 
 class PendingWrites:

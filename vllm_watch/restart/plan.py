@@ -1,4 +1,4 @@
-"""Publish each target's restart requests, blockers, current attempt and past results on the board."""
+"""Publish restart requests, blockers and attempts on the board."""
 
 import asyncio
 import time
@@ -37,7 +37,6 @@ SHOW_SECONDS = 30.0
 """Longest interval between updates: budgets and pauses change with time alone."""
 
 SHOW_PAUSE_SECONDS = 0.2
-"""Groups changes that come together."""
 
 
 class PlanPublisher:
@@ -48,7 +47,7 @@ class PlanPublisher:
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
         self.people = False  # tokens exist, so people can send requests
-        self.attempts: tuple[Attempt, ...] | None = None  # of the last week
+        self.attempts: tuple[Attempt, ...] | None = None
         self._board = board
         self._targets = targets
         self._dispatcher = dispatcher

@@ -1,4 +1,4 @@
-"""A request to restart a server, from an incident, a schedule, a person or Alertmanager."""
+"""A request to restart a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class RestartRequest:
     trigger: str  # one of TRIGGERS
     reason: str  # a sentence
     asked_t: float  # Unix seconds
-    engine: str | None = None  # of the incident
+    engine: str | None = None
     incident_id: str | None = None
     kind: str | None = None
     cause: str | None = None

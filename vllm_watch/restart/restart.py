@@ -39,7 +39,7 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Retries of a call that certainly did nothing, because a supervisor may be busy for seconds."""
+"""Retries of a call that did nothing: a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
@@ -49,10 +49,9 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification; after that, only time is judged."""
+"""Longest wait for a scrape during verification. Without one, only time is judged."""
 
 BLIND_SECONDS = 1.0
-"""Least time between two waits without a scrape."""
 
 _DID_NOTHING = (FAILED, REFUSED)
 
@@ -81,7 +80,7 @@ class Restart:
     ) -> None:  # fmt: skip
         self.attempt = attempt
         self.stage = attempt.text
-        self.hook_seconds = 0.0  # timeout of the hooks that run
+        self.hook_seconds = 0.0
         self.stopping = False  # call no more hooks
         self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
@@ -91,7 +90,7 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""  # which gang members
+        self._not_restarted = ""
 
     async def intend(self) -> None:
         """Write the intent. Raises JournalError: then nothing may be done."""
@@ -102,7 +101,6 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
-        """Carry out the intent and return the ended attempt."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - part of every intent
         try:
@@ -126,7 +124,7 @@ class Restart:
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Writing takes time, and the machine may have been suspended meanwhile.
+            # Writing takes time, and the machine may have been suspended.
             against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
@@ -275,7 +273,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted, so the old trouble is gone, and half a gang cannot serve.
+            # Other members were restarted, and half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()
@@ -311,7 +309,7 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without scrapes only the time in which this watcher ran counts: it saw nothing before.
+                    # Without scrapes, only the time in which this watcher ran counts.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)

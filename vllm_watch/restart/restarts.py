@@ -32,10 +32,9 @@ from vllm_watch.support.token_file import TokenFile
 _log = structlog.get_logger()
 
 CHECK_SECONDS = 10.0
-"""Interval between checks of open incidents."""
 
 STOP_SECONDS = 4.0
-"""Longest time to stop; the journal has the attempts' state."""
+"""The journal has the state of attempts that are abandoned then."""
 
 
 class Restarts:
@@ -71,7 +70,7 @@ class Restarts:
         board.restarts = RestartState(people=self._plan.people)
 
     async def open(self) -> None:
-        """Read the stored state once, before the first scrape and after the state folder is locked."""
+        """Read the stored state once, after the state folder is locked and before the first scrape."""
         if self._opened:
             return
         self._opened = True
@@ -97,16 +96,14 @@ class Restarts:
 
     @property
     def hook_seconds(self) -> float:
-        """Longest time that `let_hooks_end` may take."""
         return self.dispatcher.attempts.hook_seconds
 
     async def let_hooks_end(self) -> None:
-        """Begin nothing more, and wait for running hooks."""
         self._schedule.stop()
         await self.dispatcher.attempts.let_hooks_end()
 
     async def stop(self) -> None:
-        """Stop within STOP_SECONDS. The next run verifies attempts under way."""
+        """Stop within STOP_SECONDS; the next run verifies attempts under way."""
         self._schedule.stop()
         for task in self._tasks:
             task.cancel()
@@ -189,9 +186,7 @@ class Restarts:
     def _since(self, name: str, schedule: ScheduleSettings) -> float:
         now_t = time.time()
         if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
-            self._spawn(
-                self._scheduled.note(name, schedule, now_t, now_t)
-            )  # it can be missed from now on
+            self._spawn(self._scheduled.note(name, schedule, now_t, now_t))
         return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -205,11 +200,11 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Request again what was found before our own restart, or refused so far."""
+        """Request again what was found before our own restart or refused so far."""
         # Another program may have changed the file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:
-            # Only a write clears the error, and without requests there would be none.
+            # Only a write clears the error, and without requests there is none.
             await self.journal.probe()

@@ -1,4 +1,4 @@
-"""Report schedules that fall due, and check their conditions. The wall clock is read every second, because it can be set."""
+"""Report schedules that fall due, and check their conditions. The clock may be set, so it is read every second."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ class _Timer:
     schedule: ScheduleSettings
     zone: str
     due_t: float | None = None  # None: never again
-    at_t: float = 0.0  # due_t with jitter
+    at_t: float = 0.0
 
     def wait_for_next(self, after_t: float) -> None:
         self.due_t = next_due(self.schedule, self.zone, after_t)
@@ -66,7 +66,6 @@ class Schedule:
                 self._timers[made_of] = timer
 
     def next_t(self, target: str) -> float | None:
-        """Return when the target's next restart falls due, in Unix seconds."""
         times = [
             each.at_t for each in self._timers.values() if each.target == target and each.due_t
         ]

@@ -1,4 +1,4 @@
-"""Record due times across our own restarts: a missed time is made up for or skipped, and reported."""
+"""Due times across our own restarts: a missed one is made up for or skipped, and reported."""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""A time that is later than this was missed: the watcher was down or suspended, or the clock was set."""
+"""A later time was missed: the watcher was down or suspended, or the clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """Return the reason of the schedule's requests, the same each time."""
+    """Return the reason of a schedule's requests, the same each time."""
     return f"the schedule {schedule.name} is due"
 
 
@@ -33,7 +33,7 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """Return the Unix time after which times count; one that still waited at the watcher's end counts again."""
+        """Return the Unix time after which times count. One that still waited when the watcher ended counts again."""
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
             return now_t

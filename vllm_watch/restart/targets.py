@@ -1,4 +1,4 @@
-"""The targets that may be restarted, and their restarts in progress. All state is read from the board."""
+"""The targets that may be restarted, as the board shows them."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
-"""How long a peer's scrape is valid: this many intervals, and at least this many seconds."""
+"""A peer's scrape is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""History before the oldest open incident that the guard gets: budgets need a day, breakers the last attempt."""
+"""History before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Longest wait for a scrape, beyond two intervals: a hanging server takes up to 30 s, and the running scrape may have begun too early."""
+"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the running scrape may be too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""Interval between ticks of the event loop, and the gap between them that means a suspension."""
+"""Interval of the event loop's ticks, and the gap between them that means a suspension."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Targets:
         self._changed: set[str] = set()
         self._change = asyncio.Event()
         self._ticked_s: float | None = None  # monotonic; None: tick() does not run
-        self._resumed_s = float("-inf")  # monotonic; end of this process's last suspension
+        self._resumed_s = float("-inf")  # monotonic
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         known, self.managed = self.managed, {}
@@ -67,7 +67,7 @@ class Targets:
             self.mark_changed(target.name)
         for gone in known.keys() - self.managed.keys():
             self._gates.forget(gone)
-            self._wake(gone)  # there will be no more scrapes
+            self._wake(gone)
 
     def scraped(self, name: str) -> None:
         signals = self.signals(name)
@@ -81,7 +81,6 @@ class Targets:
             event.set()
 
     async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
-        """Wait for the next scrape to end. Return False on timeout."""
         event = self._next_scrapes.setdefault(name, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -91,7 +90,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """Wait for a scrape that began after `since_s` (monotonic). Return False on timeout or without the target."""
+        """Wait for a scrape that began after `since_s` (monotonic). Return False if there is none in time."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds
@@ -133,7 +132,6 @@ class Targets:
         return None
 
     async def tick(self) -> None:
-        """Detect suspensions of this process, until cancelled."""
         while True:
             self._notice_suspension()
             self._ticked_s = time.monotonic()
@@ -145,7 +143,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Return why the last scrape of the target, or of the incident's target, is not current, else None."""
+        """Return why the last scrape of the target or the incident's target is not current, or None."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -170,7 +168,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents in the last scrape, also of the host's that advise restarting this target."""
+        """Return the kinds of incidents in the last scrape, with the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -178,7 +176,7 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return the group's health without the data-parallel engines and gang that go down with the target."""
+        """Return the group's health without engines that go down with the target."""
         own = self.managed.get(name)
         if own is None:
             return None
@@ -223,7 +221,6 @@ class Targets:
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        """Return why the target cannot start; None if no reason is known."""
         signals = self.signals(name)
         found = None if signals is None else signals.start_failure
         if found is not None and found.deterministic:
@@ -237,7 +234,6 @@ class Targets:
         return next(loops, None)
 
     def gang(self, name: str) -> tuple[str, ...]:
-        """Return the other targets that are restarted with this one."""
         own = self.managed.get(name)
         if own is None or not own.target.gang:
             return ()
@@ -269,7 +265,7 @@ class Targets:
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group, and of its engine under another name; these are renamed to the target."""
+        """Return attempts of the target's group and engine. Those of its engine under another name are renamed."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()

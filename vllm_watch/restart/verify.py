@@ -1,8 +1,7 @@
-"""Verify a restart: follow the server after the call until the result is known. Pure.
+"""Verify a restart from the scrapes after the call. Pure.
 
-A restart helped if a new process reaches its fresh throughput, or, without traffic to measure, has no fault until
-`settle_seconds` have passed. It did not help if the old process stays, no new one serves within the start-up time, or
-the trouble is back.
+It helped if a new process reaches its fresh throughput or, without traffic, has no fault for `settle_seconds`. It did not
+help if the old process stays, no new one serves within the start-up time, or the trouble is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -56,7 +55,7 @@ class Before:
 def before(
     signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
 ) -> Before:
-    """Return the state before a restart. `process` may have more sources than `signals`."""
+    """Return the state before a restart."""
     process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
@@ -94,7 +93,7 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds` is this engine's longest known start, which replaces `settings.start_seconds`."""
+        """`startup_seconds` is this engine's longest known start; it replaces `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds
