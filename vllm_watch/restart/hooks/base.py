@@ -1,7 +1,4 @@
-"""The contract of restart hooks: restart one server, once, and report the result honestly.
-
-A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py.
-"""
+"""The contract of restart hooks: restart one server, once, and report the result honestly."""
 
 import os
 import ssl
@@ -28,21 +25,21 @@ class Tools:
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""  # of our own pod, if any
+    namespace: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps that are shared
+    unix_time: Callable[[], float] = time.time
     gates: Gates | None = None  # None outside the daemon
-    watcher_url: str = ""  # of the daemon, for other processes
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for the daemon
-    watcher_tls: ssl.SSLContext | bool = True  # trust in the daemon; True: the system's
+    watcher_url: str = ""
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)
+    watcher_tls: ssl.SSLContext | bool = True  # True: trust the system's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
     """A hook's arguments; None means unknown or absent."""
 
-    attempt_id: str  # idempotency key: the same for all retries
+    attempt_id: str  # idempotency key
     target: str
     url: str
     group: str
@@ -56,14 +53,14 @@ class HookCall:
     namespace: str | None = None
     pod: str | None = None
     node: str | None = None
-    process_start_time: float | None = None  # Unix seconds, of the server to be restarted
+    process_start_time: float | None = None  # Unix seconds
 
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return VLLM_WATCH_ATTEMPT_ID and so on, but no VLLM_WATCH_URL: a vllm-watch run by the command would take it for the daemon's."""
+        """Return the variables of a command. VLLM_WATCH_URL is not among them: a vllm-watch in it would take that for the daemon's."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -76,7 +73,7 @@ class HookResult:
     """The result of one call."""
 
     outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
-    text: str  # one sentence, without secrets
+    text: str  # a sentence without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +88,13 @@ class Finding:
 class Hook(Protocol):
     """Restarts servers in one way."""
 
-    timeout_seconds: float  # longest duration of `restart`; the caller cuts it off a little later
+    timeout_seconds: float  # longest duration of `restart`
 
     async def refusal(self, call: HookCall) -> str | None:
         """Return why this server must not be restarted, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Restart the server. Raises only CancelledError; a cancelled call leaves no child process."""
+        """Restart the server. Raises only CancelledError, and leaves no child process then."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Check reachability, permissions and prospects for `hook test`. Changes nothing."""
+        """Check reachability, permissions and prospects. Changes nothing."""

@@ -1,7 +1,6 @@
-"""Run a hook's command without a shell, with limited time and output, and end it with all its children (reaper.py).
+"""Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-The output goes to a memory file of fixed size, which is rewound in time. A pipe would be held open by processes left
-running on purpose, and kill them once closed.
+The output goes to a memory file of fixed size that is rewound. Closing a pipe would kill processes left running on purpose.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""More output within one poll makes a write fail. No command that restarts a server writes this much."""
-TAIL_BYTES = 2000  # fits a log line
+"""More output within one poll makes a write fail; no command that restarts a server writes this much."""
+TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
@@ -34,10 +33,10 @@ class Ended:
     """The result of a command."""
 
     status: int | None = None  # exit status, or minus the signal
-    unable: str | None = None  # why it could not be started: certainly nothing was done
+    unable: str | None = None  # certainly nothing was done then
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
-    tail: str = ""  # end of the output
+    tail: str = ""
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
@@ -136,7 +135,7 @@ class _Output:
         self.descriptor = os.memfd_create(
             "vllm-watch-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         )
-        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)  # takes memory only once written
+        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         self._before = b""
         return self

@@ -7,7 +7,7 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot start before its container, but the two clocks are not read at the same moment."""
+"""A server cannot start before its container, but the two clocks are read at different moments."""
 _DONE = 204
 
 
@@ -101,6 +101,6 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED
-        case _:  # it may be stopped and not started
+        case _:
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

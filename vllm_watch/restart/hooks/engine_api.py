@@ -1,6 +1,5 @@
-"""Inspect and restart containers through Docker's Engine API, which Podman serves too.
+"""Docker's Engine API, which Podman serves too. Paths carry no version, so that each daemon uses its own.
 
-Paths carry no version, so that each daemon uses its own.
 Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
 """
 
@@ -20,7 +19,7 @@ from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0
-_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB, more with many labels and mounts
+_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB
 _ERROR_BYTES_MAX = 2000
 _OK = 200
 
@@ -34,7 +33,7 @@ class Container:
     status: str  # "running", "exited", "restarting", "paused" …
     restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
     started_t: float | None  # Unix seconds
-    pid: int | None  # of its main process, on the host
+    pid: int | None  # on the host
 
     @property
     def relaunched(self) -> bool:
@@ -42,7 +41,7 @@ class Container:
 
 
 async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
-    """Inspect a container by name or id. Raises HookError if it is unknown or the daemon does not answer."""
+    """Inspect a container by name or id. Raises HookError."""
     status, body = await _call(
         tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
     )

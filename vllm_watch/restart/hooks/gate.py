@@ -1,7 +1,6 @@
-"""Restart by failing the engine's own liveness probe: Kubernetes then restarts its container.
+"""Restart by failing the engine's own liveness probe, which needs no rights. Runbook: docs/hooks/gate.md.
 
-This needs no rights. A probe fails only on an explicit answer about its own server (restart/gates.py).
-Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes. Runbook: docs/hooks/gate.md.
+Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
 """
 
 import asyncio
@@ -24,8 +23,8 @@ _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's conta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Probe:
-    asked_seconds: float | None  # since its last request
-    starts: tuple[float, ...]  # of containers that asked lately
+    asked_seconds: float | None
+    starts: tuple[float, ...]
 
 
 class Hook:
@@ -129,7 +128,7 @@ class Hook:
 
 
 def _identity(call: base.HookCall, probe: _Probe) -> float:
-    """Return the start that the probe will compare. Raises HookError if no probe would match, or the wrong one."""
+    """Return the start that the probe will compare. Raises HookError if no probe, or the wrong one, would match."""
     if probe.asked_seconds is None:
         raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
     if not -SAME_START_SECONDS <= probe.asked_seconds <= ASKED_SECONDS:

@@ -1,8 +1,7 @@
-"""Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload.
+"""Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook: docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets, and names the uid of the checked pod. A rollout patches the pod template only
-in the checked version.
-Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview. Runbook: docs/hooks/kubernetes.md.
+An eviction respects PodDisruptionBudgets and names the uid of the checked pod.
+Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
 """
 
 import asyncio
@@ -20,12 +19,12 @@ POLL_SECONDS = 2.0
 """An engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Wait before the next try of an eviction that a budget forbids; the API server's default for Retry-After."""
+"""Wait before retrying an eviction that a budget forbids; the API server's default for Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch: it conflicts with each change of the status, and that changes with each pod."""
+"""Tries of a patch, which conflicts with each change of the status."""
 
-_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
+_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -121,8 +120,8 @@ class Hook:
 class _Act:
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # an acting request was sent and may have taken effect
-        self._accepted = ""  # for the result
+        self.begun = False  # an acting request may have taken effect
+        self._accepted = ""
         self._forbidden = ""  # why the server does not accept yet
 
     async def run(self) -> base.HookResult:
@@ -207,9 +206,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(
-                    _SERVER_ERRORS, {}
-                )  # already accepted; only the pod's state is unknown
+                answer = Answer(_SERVER_ERRORS, {})  # the pod was already evicted or rolled
             if answer.status == _GONE:
                 return
             found = answer.document

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod however it ended; a Job that has failed for good does not."""
+"""Owners that replace a pod however it ended. A Job that has failed does not."""
 
 START_TOLERANCE_SECONDS = 2.0
 """A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation: only another attempt changes the template."""
+"""Annotation of the pod template: only another attempt changes it."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
@@ -30,8 +30,8 @@ class Workload:
 
     kind: str
     resource: str
-    root: str  # of the API group and version
-    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last always exists
+    root: str
+    templates: tuple[tuple[str, ...], ...]  # the last one always exists
 
     @property
     def group(self) -> str:
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of exactly this version; None if this attempt started it."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt started it."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -176,7 +176,7 @@ def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[s
     for path in kind.templates:
         template = _at(found, path)
         if template is None and path != kind.templates[-1]:
-            continue  # a LeaderWorkerSet may have only one template
+            continue
         annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
         if annotations.get(ATTEMPT) == attempt_id:
             return None

@@ -1,6 +1,5 @@
-"""Find the process of a target's vLLM server. All facts must agree: command line, port, address and start time.
+"""Find the one process that fits a target's command line, port, address and start time.
 
-If two processes match, none is taken.
 Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
 """
 
@@ -114,7 +113,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Return whether the process or a descendant holds the target's socket; None if this cannot be read."""
+    """Return whether the process or a descendant holds the target's socket; None if that cannot be read."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -200,6 +199,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if an address is one of the process's network namespace; pid None: ours."""
+    """Return True if an address is one of the process's network namespace, or of ours if `pid` is None."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

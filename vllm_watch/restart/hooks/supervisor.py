@@ -1,7 +1,6 @@
-"""Find the supervisor that restarts a server after it ends with status 0.
+"""Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
 
-vLLM ends with status 0 after its engine died and after SIGTERM, so the supervisor must restart it however it ends. The
-server must be the main process of the unit or container: a script that keeps running hides its end.
+The server must be the main process of the unit or container: a script that keeps running hides its end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -22,7 +21,7 @@ _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
 _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
-# These end with their only child.
+
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
 _CONFIRM = "set relaunches: true once you have seen something restart it"
 
@@ -129,7 +128,7 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
 def _above(server: Server) -> list[ProcessFacts]:
     found: list[ProcessFacts] = []
     here = server.facts
-    while here.pids is None or here.pids[-1] != 1:  # the container's first process
+    while here.pids is None or here.pids[-1] != 1:
         parent = server.all.get(here.ppid or 0)
         if parent is None or parent.cgroup != here.cgroup or parent in found:
             break

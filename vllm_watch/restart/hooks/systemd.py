@@ -9,7 +9,7 @@ from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
-# systemctl's statuses for a request that was not begun: no permission, not installed, not configured (LSB).
+# Statuses without a start: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
 # Messages for status 1 without a job.
 _NOT_BEGUN_TEXTS = (
@@ -81,7 +81,7 @@ class Hook:
             try:
                 now = await self._show(call)
             except HookError:
-                now = None  # systemd may be busy
+                now = None
             if now is not None and now.invocation not in ("", invocation):
                 return
             await asyncio.sleep(_POLL_SECONDS)

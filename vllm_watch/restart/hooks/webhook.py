@@ -1,6 +1,6 @@
 """Restart through a receiver over HTTP: a signed POST of JSON. Runbook: docs/hooks/webhook.md.
 
-Only a request that certainly did nothing (no connection, 429, 503) is retried, with the same idempotency key.
+Only a request that certainly did nothing (no connection, 429, 503) is retried.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from vllm_watch.errors import HookError, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
-WAIT_SECONDS_FIRST = 0.5  # doubled each time: a restarting receiver is back in seconds
+WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""Limit of the wait between tries, even if Retry-After is longer: the attempt holds a lock."""
+"""The attempt holds a lock meanwhile, so a longer Retry-After is cut."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -25,7 +25,7 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = None  # shortest wait before a retry; None: no retry
+    again_seconds: float | None = None  # None: no retry
 
 
 class Hook:

@@ -1,9 +1,9 @@
 """The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-A holder may begin an action for one TTL after its last write, by its own clock, counted from before the write. Others
-may take its slot after three: the second is for a holder suspended between its last check and the action, the third for
-the action itself. So at most N act at once if no pause and no action exceeds a TTL. Others' leases expire by when they
-were last seen to change; clocks are never compared.
+A holder may begin an action for one TTL after its last write, by its own clock. Others may take its slot after three: the
+second is for a holder suspended between its last check and the action, the third for the action. So at most N act at
+once if no pause and no action exceeds a TTL. Leases of others expire by when they were last seen to change; clocks are
+never compared.
 """
 
 import socket
@@ -23,7 +23,7 @@ class Held:
 
     held: bool | None  # None: no answer, which is never a yes
     text: str
-    others: tuple[Attempt, ...] = ()  # attempts of all users of the lock
+    others: tuple[Attempt, ...] = ()  # of all users of the lock
 
 
 class Lock(Protocol):
@@ -32,10 +32,10 @@ class Lock(Protocol):
     ttl_seconds: float
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
-        """Take a slot, or report its holder; idempotent per attempt id. `attempt` is recorded for others if the kind supports it (past.py)."""
+        """Take a slot, or report its holder; idempotent per attempt id. Some kinds record `attempt` for others (past.py)."""
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        """Extend the lease and record the attempt's state. If `held` is not True, stop before the next acting step."""
+        """Extend the lease and record the attempt. If `held` is not True, stop before the next acting step."""
 
     def still_ours(self) -> bool:
         """Return True if the lease is certainly still ours. Does no I/O."""
@@ -43,7 +43,7 @@ class Lock(Protocol):
     async def release(
         self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
     ) -> None:
-        """Free the slot after the delay. Never raises. `used` False: nothing was restarted, so it has no delay and does not count."""
+        """Free the slot after the delay. Never raises. `used` False: nothing was restarted, so it does not count."""
 
 
 def boottime_s() -> float:

@@ -1,9 +1,8 @@
-"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency.
+"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency. Rights and a manifest: docs/locks.md.
 
 The API server compares the version of one object only, so one annotation holds all slots, the restarts of the last hour
-and the last attempts. holderIdentity and renewTime are only for `kubectl get lease`.
+and the last attempts.
 Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
-Rights and a manifest: docs/locks.md.
 """
 
 import asyncio
@@ -36,16 +35,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout of an operation with all tries: less than a third of the shortest useful TTL."""
+"""Timeout with all tries: less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
 """Of twenty concurrent writers the last needs five tries; see the tests."""
 
 BACKOFF_SECONDS = 0.1
-"""Limit of the random wait before the second try; it doubles with each try."""
+"""Limit of the random wait before the second try; it doubles each time."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Limit of a busy API server's Retry-After; the guard asks again anyway."""
+"""Limit of the API server's Retry-After; the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -79,7 +78,7 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Read, change and replace. Return the change and when it was sent. Raises KubernetesError, or ValueError if the object is not ours."""
+        """Return the change and when it was sent. Raises KubernetesError, or ValueError if the object is not ours."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):
@@ -103,7 +102,7 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # A write that is still in transit has an old version now and will be rejected.
+                # A write still in transit has an old version, and will be rejected.
                 self._ended = {
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
@@ -113,7 +112,7 @@ class Shared:
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # The conflict may be with our own write whose answer was lost, so the result is unknown.
+        # The conflict may be with our own write whose answer was lost.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -194,8 +193,8 @@ class Lock:
         self.ttl_seconds = ttl_seconds
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
-        self._until_s = 0.0  # on our own clock
-        self._wrote = False  # since the last acquire began
+        self._until_s = 0.0
+        self._wrote = False
 
     def _writes(self) -> None:
         self._wrote = True
@@ -220,7 +219,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Free a slot later if an interrupted acquire may have taken it."""
+        """Free a slot later that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 
@@ -259,7 +258,7 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # our next change frees it, else it expires
+            if given is None:  # our next change frees it, or it expires
                 self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
@@ -287,7 +286,7 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311 - not a secret; it only spreads writers
+    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311 - not a secret
 
 
 def _document(

@@ -1,7 +1,6 @@
 """Recent attempts of all watchers that share a lock, stored in its record. Pure.
 
-An attempt is recorded as `intent` with its slot, as `calling` before its hook is called, and with its result when the
-slot is freed. If the slot is gone without a result, the attempt is `uncertain`.
+A result is recorded when the slot is freed. If the slot is gone without a result, the attempt is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,7 +10,7 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""Limit for all targets: about 100,000 bytes, of which a Lease can hold two and a half times as many."""
+"""About 100,000 bytes, of which a Lease can hold two and a half times as many."""
 
 TARGET_PAST_MAX = 50
 """Limit per target. A larger budget is not enforced across watchers."""
@@ -49,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that matter on `host`; those in `held` have a slot now."""
+    """Return the other attempts that matter on `host`. Those in `held` have a slot now."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -63,7 +62,7 @@ def others(
 
 
 def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
-    """Replace or append the attempt's entry, and drop the oldest beyond the limits."""
+    """Replace or append the attempt, and drop the oldest beyond the limits."""
     if one is None:
         return tuple(pasts)
     others = [each for each in pasts if each.id != one.id]
@@ -81,7 +80,7 @@ def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
 def ended(
     pasts: tuple[Past, ...], attempt_id: str, one: Past | None, *, used: bool
 ) -> tuple[Past, ...]:
-    """Record a result, or remove an attempt that certainly touched nothing."""
+    """Record a result, or remove an attempt that touched nothing."""
     if used:
         return put(pasts, one)
     return tuple(each for each in pasts if each.id != attempt_id)

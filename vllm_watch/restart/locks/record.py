@@ -1,10 +1,9 @@
 """The shared record of a lock, and the changes that each user may make. Pure.
 
-A writer replaces the whole record, if it has read the latest version, so concurrent writers cannot exceed a limit.
-
-A slot is free again once this watcher has seen it unchanged for three TTLs (locks/base.py) on its own clock. Only rests
-and hours, which are not renewed, compare wall clocks, with a tolerance; if a clock is far off, they last until this
-watcher has seen them that long. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
+watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. Only rests and hours compare wall clocks,
+with a tolerance, or last until this watcher has seen them that long.
+Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,10 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference of two hosts' wall clocks: NTP keeps milliseconds, and this in a bad minute."""
+"""Tolerated difference of wall clocks: NTP keeps milliseconds, and this in a bad minute."""
 
 EXPIRY_TTLS = 3
-"""One TTL to begin an action, one to be suspended, one to end the action."""
+"""One TTL to begin an action, one for a suspension, one to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
@@ -38,12 +37,12 @@ class Now(NamedTuple):
 class Slot:
     """A slot that is held, or rests after its release."""
 
-    holder: str  # the watcher's name
+    holder: str
     attempt_id: str
     ttl_seconds: float
     beat: int = 0  # counts renewals
     rest_t: float | None = None  # Unix seconds by the holder's clock; None: held
-    rest_seconds: float = 0.0  # counted from then
+    rest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class Spent:
     """A restart in the hourly limit, until an hour after its end."""
 
     attempt_id: str
-    t: float  # Unix seconds by the writer's clock: slot taken, later the end
+    t: float  # Unix seconds by the writer's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,6 @@ class Record:
     past: tuple[Past, ...] = ()  # oldest first
 
     def of(self, attempt_id: str) -> Slot | None:
-        """Return the slot that this attempt holds."""
         return next(
             (each for each in self.slots if each.attempt_id == attempt_id and each.rest_t is None), None
         )  # fmt: skip
@@ -138,7 +136,7 @@ class Limits:
     """Limits of the lock, from this watcher's settings."""
 
     slots: int
-    per_hour: int | None = None  # restarts of all users
+    per_hour: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +160,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # No hourly limit is above the record's, so the oldest may be dropped.
+    # The oldest may be dropped: no hourly limit is above the record's.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -179,7 +177,7 @@ def _still_spent(
     ghosts = {slot.attempt_id for slot in record.held} - under_way
     spent = []
     for each in record.spent:
-        if each.attempt_id in ghosts:  # may have acted until just now
+        if each.attempt_id in ghosts:
             spent.append(replace(each, t=now.unix_t))
         elif each.attempt_id in under_way or not _hour_over(each, sightings, now):
             spent.append(each)
@@ -187,7 +185,7 @@ def _still_spent(
 
 
 def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
-    """Renew the slot and record the attempt's state; refused if the slot was lost."""
+    """Renew the slot and record the attempt; refused if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
         return Change(record=None, text="it was lost: another watcher took it, or it was deleted")
@@ -201,7 +199,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Free the slot after a rest, and record the result; an unused slot does not count as a restart."""
+    """Free the slot after a rest and record the result. An unused slot does not count as a restart."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
