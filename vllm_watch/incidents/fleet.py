@@ -1,10 +1,10 @@
 """Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
 
-Restarting them would be the worst response, and a page for each would hide the cause. So one incident pages for all: the
-`engine_down` incidents of that minute become linked tickets without advice. Targets that stay silent once most are back
-page on their own. A server that answers, however badly, is not part of it, nor is a process that ended on this host.
+Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
+become linked tickets without advice. Targets that stay silent once most are back page on their own. A server that
+answers, however badly, is not part of it.
 
-This is the last stage that changes an incident. It survives a restart of the watcher: members not scraped since count as silent.
+This is the last stage that changes an incident. After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -34,15 +34,15 @@ WINDOW_SECONDS = 60.0
 """The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
-"""A target that was silent longer than this before does not count as one that answered."""
+"""A target counts as answering until this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back this long before a silent one is reported alone, because each returns at its own poll."""
+"""Most members must be back this long before a silent one is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that prove an answer from the server, so they have another cause than a broken path."""
+"""Causes that prove an answer, so the path to the server is not broken."""
 
 
 class Fleet:
@@ -55,15 +55,15 @@ class Fleet:
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
-        self._singles: dict[str, Incident] = {}  # open engine_down incidents as judged
-        self._links: dict[str, str] = {}  # id of a single incident → id of the common one
-        self._unscraped: dict[str, None] = {}  # targets of an earlier run
+        self._singles: dict[str, Incident] = {}
+        self._links: dict[str, str] = {}  # single incident → the common one
+        self._unscraped: dict[str, None] = {}
         self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # from the observations' clock to Unix seconds
-        self._began_s = float("inf")  # first scrape of this run
-        self._late = 0.0, 0.0  # time and delay of a late poll
+        self._clock_s: float | None = None  # added to the observations' clock it gives Unix seconds
+        self._began_s = float("inf")
+        self._late = 0.0, 0.0  # of a late poll: time, delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -90,7 +90,7 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt the targets of an earlier run, with host, last answer and open incidents. Return the events of incidents held until all are scraped."""
+        """Adopt the targets of an earlier run, with host, last answer and open incidents. Return the events to publish."""
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
                 continue
@@ -110,7 +110,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target and return the events to publish; `events` are the ends of its incidents."""
+        """Drop a target whose incidents end with `events`. Return the events to publish."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -127,7 +127,6 @@ class Fleet:
         return told
 
     def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
-        """Drop unwatched members, and links of unknown incidents."""
         self._links = {name: to for name, to in self._links.items() if name in self._singles}
         members = () if self._common is None else tuple(self._common.members)
         return [event for name in members if name not in here for event in self.forget(name, t)]
@@ -140,7 +139,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. Targets in `explained` are silent for a reason that already pages."""
+        """Process one poll and return all events to publish, in order. Another page explains the silence of `explained`."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -171,7 +170,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # not polled: neither answer nor silence
+            return  # neither an answer nor silence
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -190,7 +189,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered, so this is another problem
+            common.held.pop(name, None)  # the server answered: another problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -209,7 +208,7 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # A target that is not scraped yet and last answered before that moment may be one of them.
+            # A target that is not scraped yet may be one of them.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -235,7 +234,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the moment around which others fell silent, and the target's outcome if it was silent before this run."""
+        """Return the moment around which others fell silent, and the outcome if the silence is older than this run."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -245,7 +244,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the outcome of a silent target that is not known to have answered shortly before, else ""."""
+        """Return the outcome of a silence that did not follow an answer, else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -257,7 +256,6 @@ class Fleet:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
-        """Return the targets that fell silent around a moment, and how many had answered before."""
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, moment_s))
         return members, known + (len(members) if unseen else 0)
@@ -266,7 +264,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # It may have fallen silent with the others while no watcher ran.
+        # It may have fallen silent while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
@@ -282,7 +280,6 @@ class Fleet:
         return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Once all targets are scraped, judge waiting incidents as if they had just opened."""
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
         for each in (each for each in waiting if each.phase == ACTIVE):
@@ -305,7 +302,7 @@ class Fleet:
         self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Close the common incident when it is over; targets that are still silent then page on their own."""
+        """Close the common incident when it is over. Targets that are still silent then page on their own."""
         common = self._common
         if common is None:
             return []
@@ -318,7 +315,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Incidents of recovered members end only after their quiet time, because the trouble may return.
+        # The trouble may return, so incidents of recovered members end after their quiet time.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None

@@ -22,10 +22,10 @@ class Target:
 
     host: str
     answered_s: float | None = None
-    silent_s: float | None = None  # first poll of the current silence
+    silent_s: float | None = None  # first poll without an answer
     fell_s: float = 0.0  # earliest possible beginning
     outcome: str = "not scraped yet"
-    dead: bool = False  # its process is known to have ended
+    dead: bool = False
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class Common:
     """The open common incident."""
 
     incident: Incident
-    moment_s: float  # beginning of the silence, or when it opened
+    moment_s: float  # when the silence began, or it opened
     unseen: str  # outcome, if silent before this run
-    known: int  # targets that had answered, or should
+    known: int  # targets that had answered
     members: dict[str, None]
-    back_s: float | None = None  # since when most are back
+    back_s: float | None = None  # most members are back since then
     held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An open incident, and the state that later polls need."""
+"""An open incident with its state between polls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Verdicts in a row before a known cause is replaced or advice withdrawn, because causes alternate near a boundary."""
+"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate."""
 
 RETURNED_SECONDS = 10.0
 """A shorter absence is flicker, not a return."""
@@ -28,9 +28,9 @@ class Followed:
     life: Life
     quiet_needed_s: float
     lost_mark: lost.Mark
-    quiet_s: float = 0.0  # without a finding
-    recovering_since_s: float | None = None  # on the target's timeline
-    rival: tuple[str, bool] | None = None  # may replace the current cause and advice
+    quiet_s: float = 0.0
+    recovering_since_s: float | None = None
+    rival: tuple[str, bool] | None = None  # may replace cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -52,7 +52,7 @@ class Followed:
     def lost(self, requests: int | None) -> None:
         """Set the requests lost since it began; None is unknown."""
         if requests is None and self.incident.phase == RECOVERING:
-            return  # counters may be missing for another reason now
+            return
         if requests != self.incident.requests_lost:
             self.incident = replace(self.incident, requests_lost=requests)
 
@@ -61,7 +61,6 @@ class Followed:
             self.incident = replace(self.incident, closes_t=t)
 
     def meanwhile(self, text: str) -> None:
-        """Set the finding that this incident explains for now, or ""."""
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
@@ -69,7 +68,7 @@ class Followed:
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
-        """Apply the current verdict. relations.py may change the severity afterwards."""
+        """Apply the current verdict."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
@@ -86,7 +85,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were notified, so the severity drops only with another cause or the end.
+            # People were notified, so the severity may drop only with the cause.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(

@@ -1,4 +1,4 @@
-"""The record of one incident, which every part of the watcher shares."""
+"""The record of one incident."""
 
 import hashlib
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 ACTIVE, RECOVERING = "active", "recovering"
 
-Key = tuple[str, str | None]  # one open incident each
+Key = tuple[str, str | None]
 
 Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
@@ -42,30 +42,30 @@ class Incident:
     engine: str | None
     kind: str
     cause: str
-    family: str = ""  # of causes (story.base.Cause); "": unknown, or all
-    severity: str  # one of SEVERITIES
+    family: str = ""  # of causes (story.base.Cause)
+    severity: str
     summary: str
-    meanwhile: str = ""  # another finding that is not reported separately
+    meanwhile: str = ""  # a finding that is not reported separately
     stacks: str = ""
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()  # affected targets, if it is a host's
+    concerns: tuple[str, ...] = ()  # of a host's incident
     restart_targets: tuple[str, ...] = ()
-    related: tuple[str, ...] = ()  # ids, oldest first
+    related: tuple[str, ...] = ()
     opened_t: float
-    updated_t: float  # poll of summary and evidence
+    updated_t: float  # of summary and evidence
     began_t: float  # first bad poll
-    ended_t: float | None = None  # first good poll after it
-    closes_t: float | None = None  # when it resolves if it stays clear
+    ended_t: float | None = None  # first good poll
+    closes_t: float | None = None  # if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # the last poll found it
     times: int = 1  # occurrences without a day in between
-    recurring: Recurring | None = None  # None: it occurred once
+    recurring: Recurring | None = None
     worst: Worst | None = None
-    requests_lost: int | None = None  # since it began (lost.py)
+    requests_lost: int | None = None  # None: unknown
     resolved_t: float | None = None
-    way: tuple[Step, ...] = ()  # its history (way.py)
+    way: tuple[Step, ...] = ()
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
@@ -74,7 +74,6 @@ class Incident:
 
     @property
     def trouble(self) -> Trouble:
-        """Identity of a recurring problem."""
         return self.kind, self.engine, self.family
 
     @property
@@ -111,7 +110,7 @@ class IncidentEvent:
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds
     incident: Incident
-    before: Incident | None = None  # before an update by a scrape
+    before: Incident | None = None
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
@@ -127,12 +126,12 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its current form added to its way. `changes` were made after its detector."""
+    """Return the incident with its current form added to its way."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return an id that each watcher computes alike; valid in paths, labels and file names."""
+    """Return an id that each watcher computes alike, valid in paths and labels."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 

@@ -1,8 +1,7 @@
 """Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
-A finding opens an incident at once, unless it is the effect of another active one. An incident recovers at the first
-poll without its finding, and resolves once that has lasted. If another kind is found during the recovery, it resolves
-and the other opens. Verdicts that are `unknown` change nothing.
+A finding opens an incident at once, unless it is the effect of an active one. At the first poll without it the incident
+recovers, and it resolves once that has lasted or another kind is found. Verdicts that are `unknown` change nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -32,10 +31,10 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Usual intervals without a finding before the end, because one poll does not prove recovery."""
+"""Usual intervals without a finding before the end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Limit of the wait for QUIET_LOOKS."""
+"""Limit of that wait."""
 
 
 @record
@@ -46,12 +45,12 @@ class Moment:
     at_s: float  # on a timeline without steps
     up: bool
     process_start_time: float | None = None  # Unix seconds
-    restarts: Mapping[str, int] = field(default_factory=dict)  # engine → counter resets
+    restarts: Mapping[str, int] = field(default_factory=dict)  # counter resets by engine
     samples: Sequence[EngineSample] = ()
 
 
 class Lifecycle:
-    """Follows the incidents of one target or host from poll to poll."""
+    """Follows the incidents of one target or host."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -202,7 +201,7 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """Link causes and effects that opened later; an effect of a paging cause becomes a ticket."""
+        """Link causes and effects that opened later. An effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -225,7 +224,6 @@ class Lifecycle:
     def _recovered(
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
-        """Begin or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished."""
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)

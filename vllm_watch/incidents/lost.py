@@ -1,8 +1,4 @@
-"""Count the requests that an incident cost. Pure.
-
-Lost are requests in flight when the process ended, and errors and aborts beyond the usual rate, because clients hang up
-on healthy engines too.
-"""
+"""Count the requests that an incident cost: those in flight when the process ended, and failures beyond the usual rate. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +10,16 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""Time without incidents over which the usual rate is averaged."""
+"""The usual rate is averaged over this much time without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""The usual rate is unknown before this."""
+"""Before this, the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Failures beyond the usual count only above this many Poisson deviations."""
+"""Failures count if they exceed the usual rate by this many Poisson deviations."""
 
 PAST_MAX = 32
-"""Incidents begin some polls before they open, so this many counter steps are kept."""
+"""Counter steps kept, because incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
@@ -35,7 +31,7 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Limit of engines kept while absent from scrapes: a hostile server may report new names each time."""
+"""Limit of absent engines: a hostile server may report new names each time."""
 
 Mark = Mapping[str, Counted]
 """Counts by engine when the incident began."""
@@ -45,7 +41,7 @@ Mark = Mapping[str, Counted]
 class _Engine:
     begun_s: float
     restarts: int
-    counter: float  # of failed requests, at the last scrape
+    counter: float  # of failed requests
     in_flight: float | None
     at_s: float
     well_s: float = 0.0
@@ -53,7 +49,6 @@ class _Engine:
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """Return the counts at that time, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
@@ -90,7 +85,6 @@ class LostRequests:
             self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
-        """Return the counts of an engine, or of all, at that time."""
         return {
             name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
         }
@@ -124,7 +118,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # a new process may lack it
+        if counter is None:
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0

@@ -1,4 +1,4 @@
-"""Page for a down or hung server that looks unused, if its peers wait for it or fail without it."""
+"""Page for a down or hung server that looks unused, if its peers wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,11 +9,11 @@ _STANDS_STILL = {
     "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
     "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
 }
-"""Causes that others can wait for, by kind."""
+"""Causes that others can wait for."""
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Raise the ticket of a server that others miss to a page."""
+    """Raise the ticket of a server that others wait for to a page."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

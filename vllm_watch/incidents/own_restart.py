@@ -1,7 +1,7 @@
 """During our own restart the server's end is not new trouble, unless it does not come back. Pure.
 
-`engine_down` and `engine_stalled` are unknown until another process is polled: nothing opens, and open incidents stay. A
-server that does not come back pages at once, because only the watcher stopped it.
+`engine_down` and `engine_stalled` are unknown until another process is polled. A server that does not come back pages at
+once, because only the watcher stopped it.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class RestartNews:
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""Time after the watcher's start in which the journal may still report an earlier run's restart."""
+"""Time in which the journal may still report an earlier run's restart."""
 
 
 class OwnRestart:
@@ -37,13 +37,13 @@ class OwnRestart:
 
     def __init__(self) -> None:
         self._news = NO_RESTART
-        self._life: Life | None = None  # of the process that is to end
+        self._life: Life | None = None
         self._missing: str | None = None
 
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
     ) -> None:
-        """Process the news (None: the journal is not read yet). `before` is the previous poll, `began_s` the watcher's age."""
+        """Process the news; None: the journal is not read yet. `began_s` is the watcher's age."""
         if news is None and began_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends after this long without a finding. Retries and drained queues flicker for seconds; an end must be reported within five minutes."""
+"""An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""Limit of the quiet time, which doubles with each recurrence: an end must be reported within five minutes."""
+"""Limit of the quiet time, which doubles each time: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""Trouble that was away for a day is new: periodic causes have at most a day's period."""
+"""After a day the trouble is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the occurrences or total duration that were notified last."""
+"""Notify again at this multiple of the occurrences, or of the total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """A page that lasts this long is notified, however often it recurred."""
@@ -32,24 +32,21 @@ UNTOLD_SECONDS_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """Recurrence of one trouble, and the incident that notified people."""
+    """Recurrence of one trouble."""
 
     times: int
-    within_seconds: float  # from the first beginning to now or the last end
+    within_seconds: float  # until now or the last end
     ill_seconds: float  # in total
-    text: str  # without a full stop
-    earlier: str = ""  # id of the incident that notified; "": this one
+    text: str
+    earlier: str = ""  # incident that notified people; "": this one
 
     @property
     def told(self) -> bool:
-        """True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The notified incident, and the trouble's state then."""
-
     incident: str
     causes: tuple[str, ...]
     severity: str
@@ -60,14 +57,13 @@ class _Told:
 @dataclass(slots=True)
 class _Past:
     first_s: float
-    began_s: float  # of the last time
+    began_s: float
     times: int = 1
     ill_s: float = 0.0  # without the last time
-    ended_s: float | None = None  # of the last time
+    ended_s: float | None = None
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
-        """Return the total duration."""
         return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Causes and effects among incidents. Kinds that are not named here have no effects and set no engine state."""
+"""Causes and effects among incidents. Other kinds have no effects and set no engine state."""
 
 from collections.abc import Iterable
 
@@ -15,13 +15,13 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects on the same engine: a dead server serves nothing, and an engine without steps generates nothing and grows a queue."""
+"""Effects on the same engine: an engine that is dead or stalled generates nothing and grows a queue."""
 
 ORDER = tuple(STATE_OF)
 """Causes open before their effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Causes that stay open with their effects, because they have their own end and remedy."""
+"""Causes that stay open with their effects: they have their own end and remedy."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -43,15 +43,15 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A queue or slowness this soon after a stall or crash is the same problem: its clients return at once."""
+"""A queue or slowness this soon after a stall or crash is the same problem: clients return at once."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""These causes of slow steps stay while the engine is slow: heat goes before the delay has left the averages."""
+"""Causes of slow steps that stay: heat goes before the delay has left the averages."""
 
 EXPLAINED_SECONDS = 300.0
-"""Such a cause is dropped if the engine stays slow this long without it."""
+"""Such a cause is dropped after the engine was slow this long without it."""
 
 
 def rank(kind: str) -> int:
@@ -65,7 +65,7 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return none if only some requests fail, because the engine serves the others."""
+    """Return () if only some requests fail, because the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -113,7 +113,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if two ranks of one server have the same trouble: a shared GPU, clock or host has it."""
+    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host has it."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
@@ -128,7 +128,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # a rank that dies takes the others with it
+        return True  # a rank that dies takes the others along
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)

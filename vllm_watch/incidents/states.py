@@ -1,7 +1,4 @@
-"""The state that an engine shows: from open incidents, else from signals. Pure.
-
-An incident's state ends after RETURNED_SECONDS without it; if it returned before, it lasts until the incident closes.
-"""
+"""The state that an engine shows, from incidents or else from signals. An incident's state ends after RETURNED_SECONDS without it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +11,13 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
-_OWN_REASONS = ("down", "starting", "sleeping")  # incidents do not override these
+_OWN_REASONS = ("down", "starting", "sleeping")
 
 
 @dataclass(slots=True)
 class _Given:
     incident: Incident
-    life: tuple[float | None, int]  # process start and counter resets
+    life: tuple[float | None, int]
     seen_s: float
     times: int
 
@@ -54,7 +51,6 @@ class States:
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
     ) -> _Given | None:
-        """Return the worst current or recent incident that sets the engine's state."""
         life = signals.process_start_time, engine.restarts
         ours = [
             each for each in open_

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
 RULE, NEXT_RULE = "rule", "next_rule"
-"""Names of evidence: the rule that fired, and the next one with its missing condition."""
+"""Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""Steps kept per incident, the first included: about 20 KB, for open incidents and the last 200 that ended."""
+"""About 20 KB per incident, for open ones and the last 200 that ended."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -39,7 +39,7 @@ class Step:
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector, with the reason
+    changes: tuple[str, ...] = ()  # made after the detector
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:

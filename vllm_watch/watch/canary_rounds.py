@@ -1,4 +1,4 @@
-"""Send one target's canaries, independent of its scrapes: to idle engines once per interval, to suspected ones at once."""
+"""Send one target's canaries: to idle engines once per interval, to suspected ones at once."""
 
 import asyncio
 import random
@@ -12,19 +12,19 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""Least time between two canaries to one server: at most six tokens a minute."""
+"""At most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Wait after a refusal (wrong key, model or endpoint), which only an operator or a restart fixes."""
+"""Only an operator or a restart fixes a refusal (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
 """By default, a server gets canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""An untrusted server is tried again after this: it may have been cold, or needed a key."""
+"""An untrusted server is tried again after this: it may have been cold."""
 
 JITTER = 0.1
-"""The interval varies by this share, so that canaries of many targets do not coincide."""
+"""The interval varies by this share, so that canaries do not coincide."""
 
 
 class CanaryRounds:
@@ -43,17 +43,16 @@ class CanaryRounds:
         self._logged_cause: str | None = None
 
     def take(self) -> Asked | None:
-        """Return the result since the last call."""
         result, self._result = self._result, None
         return result
 
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """Send a canary if one is due. `wanted` maps each engine to True if it is suspected."""
+        """Send a canary if one is due. `wanted` maps engines to True if suspected."""
         least = 0.0 if self._enabled else 0.5  # if on by default, none right after the start
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
-        # An engine that was busy for less than an interval keeps its turn. Otherwise its turn is drawn again.
+        # An engine that was busy for less than an interval keeps its turn.
         oldest_s = now_s - self._interval_seconds
         kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
         self._due_s = dict.fromkeys(wanted, first_s) | kept
@@ -95,7 +94,7 @@ class CanaryRounds:
 
     def _trust(self, asked: Asked | None) -> bool:
         """Return True if canaries may judge this server: it must have answered one well."""
-        if asked is None:  # none was sent, because it sleeps
+        if asked is None:  # it sleeps
             return True
         canary = asked.canary
         if not self._trusted:

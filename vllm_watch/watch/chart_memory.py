@@ -1,4 +1,4 @@
-"""Charts across restarts of the watcher: read before the first scrape, saved every few minutes and at the end."""
+"""Save charts for the next run of the watcher."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Return True for a part in the current form. A day has no points, so only its byte order matters."""
+    """Return True for the current form. A day has no points, so only its byte order matters."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)
@@ -35,7 +35,7 @@ class ChartMemory:
         self._parts: set[tuple[str, str]] = set()  # saved by this run
 
     async def open(self) -> None:
-        """Read the saved charts; the board shows them once their targets are added."""
+        """Read the charts; the board shows them once their targets are added."""
         for part in await self._disk.open():
             if not _is_ours(part):
                 continue
@@ -52,7 +52,6 @@ class ChartMemory:
                 self._disk.damaged(part, str(error))
 
     def keep(self, target: str) -> None:
-        """Queue a target's charts for writing if SAVE_SECONDS have passed."""
         now_s = time.monotonic()
         if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
             self._save(target)

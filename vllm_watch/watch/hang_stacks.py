@@ -1,4 +1,4 @@
-"""Take the stacks of a server's processes once when a hang begins, as evidence; no verdict uses them. Servers on other hosts are skipped."""
+"""Take the stacks of a server on this host once when a hang begins, as evidence only."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -38,7 +38,6 @@ class HangStacks:
                 self._tasks[each.id] = asyncio.create_task(taking, name=f"stacks {target}")
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Cancel all tasks and return them for the caller to await."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())

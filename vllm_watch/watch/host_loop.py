@@ -1,4 +1,4 @@
-"""The GPU loop of this host: poll, judge once for all engines, publish and record."""
+"""The GPU loop of this host: poll, judge, publish and record."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Judge the GPUs of one host and the holders of their memory, once for all engines. Pure."""
+"""Judge the GPUs of one host and the holders of their memory. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,8 +34,8 @@ class ServerScrape:
     up: bool = False
     serves: bool = False  # it exports an engine
     asleep: bool = False  # without weights and cache on the GPU
-    start_time: float | None = None  # of its process, Unix seconds
-    pids: frozenset[int] = frozenset()  # of all its processes; empty: unknown
+    start_time: float | None = None  # of its process
+    pids: frozenset[int] = frozenset()  # empty: unknown
     incidents: tuple[Incident, ...] = ()  # open
 
     @classmethod
@@ -87,7 +87,6 @@ class HostWatch:
         return self._lifecycle.opened
 
     def concerning(self, target: str) -> tuple[Incident, ...]:
-        """Return the open incidents that affect a server."""
         return tuple(each for each in self.incidents if target in each.concerns)
 
     def others_gpus(self, target: str) -> frozenset[str]:
@@ -105,7 +104,6 @@ class HostWatch:
         return _core_name(pids[0]) if pids else None
 
     def _cores(self, target: str, verdict: str) -> list[int]:
-        """Return the PIDs of engine cores with this verdict, on GPUs that only this target uses."""
         return sorted(
             {
                 each.process.pid
@@ -121,7 +119,7 @@ class HostWatch:
         gpus: tuple[GpuSample, ...],
         servers: Mapping[str, ServerScrape],
     ) -> list[IncidentEvent]:
-        """Judge one poll at Unix time `t`, unless it is late, and return the events in order."""
+        """Judge one poll at Unix time `t`, and return the events in order. A late poll is ignored."""
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
@@ -146,7 +144,6 @@ class HostWatch:
         )
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """End all open incidents and return the events."""
         return self._lifecycle.close(t)
 
     def _verdicts(self, view: HostView) -> list[Verdict]:

@@ -1,4 +1,4 @@
-"""Save and restore the state of targets, host and fleet. Without a state folder, it only survives reloads."""
+"""Save and restore the state of targets, host and fleet. Without a state folder, it survives reloads only."""
 
 import asyncio
 import time
@@ -21,10 +21,10 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Interval of saving detectors' state: a lost minute is learned again in a minute."""
+"""A lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""The incidents of a target that is missing this long after the start end: some discovery sources answer late."""
+"""A target that is missing this long after the start is gone. Some discovery sources answer late."""
 
 LEARNT_MAX = 10_000
 """The largest number of targets."""
@@ -35,7 +35,7 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """The name of its saved state and incidents."""
+        """The name of its state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -55,12 +55,12 @@ class Memory:
         self._charts = charts
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # newest, by target
-        self._open: dict[str, Incident] = {}  # read as open, not shown yet
+        self._open: dict[str, Incident] = {}  # open on disk, not shown yet
         self._saved_s: dict[str, float] = {}  # monotonic
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """Read the saved state, and show incidents that have ended."""
+        """Read the state, and show incidents that have ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -105,7 +105,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents once the watch is on the board. End those that no longer apply and return their events."""
+        """Show restored incidents once the watch is on the board. Return the end events of those that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -152,7 +152,6 @@ class Memory:
             self._charts.save()
 
     def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
-        """Queue its state for writing now."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
         learnt = None
@@ -166,7 +165,7 @@ class Memory:
             self._disk.put(events, learnt)
 
     def forget_save_time(self, target: str) -> None:
-        """Drop the save time of a removed target. Its state stays for its return."""
+        """Drop the save time of a removed target, but keep its state."""
         self._saved_s.pop(target, None)
 
 

@@ -1,4 +1,4 @@
-"""Targets that exchange KV (peers) or step together (gangs), and the facts that each needs about the others."""
+"""Facts about targets that exchange KV (peers) or step together (gangs)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """Peers, which the configuration of either side names, and gangs."""
+    """Peers, which either side may name, and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -39,7 +39,6 @@ class Peers:
         }
 
     def beside(self, target: str) -> tuple[Incident, ...]:
-        """Return the open incidents of its peers and gang."""
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 

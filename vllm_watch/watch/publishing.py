@@ -1,7 +1,4 @@
-"""Publish each scrape once: to disk, recorder and board, then to the listeners (restarts, notifications).
-
-The fleet is the last to change an incident, and the board is complete before any listener is called.
-"""
+"""Publish each scrape once: to disk, recorder and board, then to the listeners. The fleet is the last to change an incident."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +30,7 @@ class Listener(Protocol):
     """Reads the board after each scrape."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle a scrape of `target` and its events, which may concern other targets too."""
+        """Handle a scrape of `target`; events may concern other targets too."""
 
 
 class Publisher:
@@ -108,7 +105,6 @@ class Publisher:
         self._notify(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:
-        """End the incidents of GPUs that are no longer polled."""
         events = watch.close(time.time())
         self._board.tell(events)
         self._memory.keep(watch, watch.target, events)
@@ -126,7 +122,6 @@ class Publisher:
         self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        """End the incidents of targets that did not return."""
         self.notify(self._memory.end_orphans(here))
         if self._memory.complete:
             self._publish_events(self._fleet.forget_all_but(here, time.time()))

@@ -11,7 +11,7 @@ from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address; targets of one host share its GPUs."""
+    """Return the host; its targets share GPUs."""
     return urlsplit(url).hostname or url
 
 

@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# State → logged state. At each scrape an engine may alternate between "serving", "idle" and "prefilling".
+# Engines alternate between "serving", "idle" and "prefilling".
 _LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
@@ -40,7 +40,7 @@ _LOGGED_STATES = {
 _LATENESS_KEPT = 120
 
 BATCH_SECONDS = 0.5
-"""Spread scrapes start in batches at multiples of this, because waking for one scrape costs more than the scrape (cold caches). 1,000 targets every 5 s make batches of 100, which take 0.1 s. Measured: docs/performance.md."""
+"""Scrapes start in batches, because waking for a single one costs more than the scrape (cold caches). 1,000 targets every 5 s make batches of 100, which take 0.1 s. Measured: docs/performance.md."""
 
 
 class TargetLoop:
@@ -82,7 +82,6 @@ class TargetLoop:
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
     def on_host(self) -> ServerScrape | None:
-        """Return its last scrape, or None if it runs on another host."""
         if not self._source.local:
             return None
         return ServerScrape.of(self._watch.signals, self._watch.incidents, self._pids)
@@ -96,7 +95,7 @@ class TargetLoop:
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:
-        """Scrape until ended. With `spread` the first scrape waits for its batch."""
+        """Scrape until ended. If `spread`, the first scrape waits for its batch."""
         try:
             await self._run(spread=spread)
         finally:
@@ -169,7 +168,7 @@ class TargetLoop:
         seen: dict[str, Any] = {}
         calls = look.calls
         if self._source.local:
-            # Read after the scrape, so that the recorder has the GPU data that is judged.
+            # Read after the scrape: the recorder needs the GPU data that is judged.
             seen["gpus"] = self._host.gpus
         if self._cpu is not None:
             seen["cpu"] = await self._cpu.observe(look.observation)
@@ -217,13 +216,13 @@ class TargetLoop:
 
 
 def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
-    """Return when the first scrape is due, spread by name over the interval."""
+    """Return when the first scrape is due, spread over the interval by name."""
     share = zlib.crc32(name.encode()) / 2**32
     return ceil((now_s + share * interval_seconds) / BATCH_SECONDS) * BATCH_SECONDS
 
 
 def _not_judged(observation: Observation) -> TargetSignals:
-    """Return signals that are all unknown, for a target whose judgement raised."""
+    """Return signals that are all unknown, because judging raised."""
     return TargetSignals(
         target=observation.target,
         t=observation.t,

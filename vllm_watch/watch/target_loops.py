@@ -35,7 +35,7 @@ SPREAD_ABOVE = 16
 
 @dataclass(slots=True)
 class Running:
-    """A target's loop, and the configuration that it was built from."""
+    """A target's loop, and the settings that it was built from."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -75,7 +75,6 @@ class TargetLoops:
         self._session = session
 
     def follow(self, config: Config, targets: tuple[TargetConfig, ...]) -> None:
-        """Watch these targets: end removed ones, replace changed ones, start new ones."""
         self._config = config
         wanted = {target.name: target for target in targets}
         self._peers.follow(targets)
@@ -92,7 +91,6 @@ class TargetLoops:
         self._publisher.take_up(begun)
 
     def on_host(self) -> Mapping[str, ServerScrape]:
-        """Return the last scrapes of this host's servers."""
         scrapes = ((name, running.loop.on_host()) for name, running in self.running.items())
         return {name: scrape for name, scrape in scrapes if scrape is not None}
 
@@ -109,7 +107,6 @@ class TargetLoops:
         return [running.task for running in self.running.values()]
 
     def close(self) -> None:
-        """Save all state, once the tasks have ended."""
         for running in self.running.values():
             self._memory.save(running.watch, running.group)
         self.running.clear()
@@ -158,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # Each side of a KV pair needs the other for a request, so none is sent by default.
+        # Each side of a KV pair needs the other, so none is sent by default.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

@@ -1,4 +1,4 @@
-"""One target's pipeline from an Observation to signals and incident events. Pure: the daemon and replay run the same object."""
+"""One target's pipeline from an Observation to signals and incidents. Pure: the daemon and replay run it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -67,15 +67,13 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # With host detectors, because a target's page lists their blind spots too.
+        # A target's page lists the blind spots of host detectors too.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
         self._adviser = Adviser(attention)
-        self._kept: dict[
-            str, stored.Stored
-        ] = {}  # engine → state of an earlier run, until it is scraped
+        self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run
         self.failures: dict[str, str] = {}  # detector slug → last exception
 
     @property
@@ -94,7 +92,6 @@ class Watch:
         self._lifecycle.note_stacks(incident, sentence)
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """End all open incidents and return the events."""
         return self._lifecycle.close(t)
 
     @property
@@ -119,7 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore an earlier run's state before the first observation. Return errors of lost parts. State of a process needs the same process."""
+        """Restore an earlier run's state before the first observation. Return the errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -135,7 +132,7 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without its incident a restored alarm would open a second one, so the detectors start fresh.
+            # Without its incident, a restored alarm would open a second one.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
@@ -219,7 +216,7 @@ class Watch:
 
     def _scraped(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines if reading.vllm else ()
-        # A server that just started may export no series yet, so its engines are not gone.
+        # A server that just started may export no series yet.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
