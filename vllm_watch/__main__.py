@@ -1,4 +1,4 @@
-"""The command line: finds the command and loads only its module, so that it starts fast."""
+"""The command line. It loads only the module of one command, to start fast."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 """
 
 
-_ALIKE_MAX = 3  # causes shown for one remedy
+_ALIKE_MAX = 3
 
 
 _ARGPARSE = {
@@ -39,7 +39,7 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""Maps messages of argparse to ours; the first match is used."""
+"""Messages of argparse, and ours; the first match is used."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_status.INTERRUPTED
     except BrokenPipeError:
-        # Without this, the interpreter flushes stdout at exit and prints a traceback.
+        # Otherwise the interpreter flushes stdout at exit and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_status.PIPE_CLOSED
     return status

@@ -1,7 +1,4 @@
-"""The configuration: one model, read from a file, then the environment, then the command line; later sources override earlier ones.
-
-docs/configuration.md is generated from these models.
-"""
+"""The configuration: file, then environment, then command line; later ones override. docs/configuration.md is made from it."""
 
 import os
 import re
@@ -188,7 +185,6 @@ class Config(Sections):
         return host.strip("[]"), int(port)
 
     def url_here(self, port: int, scheme: str = "http") -> str:
-        """Return the URL for users on this host."""
         host, _ = self.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - text, not a socket
         host = any_address.get(host, host)
@@ -222,7 +218,7 @@ class Config(Sections):
         return self.slo.model_copy(update=own) if own else self.slo
 
     def needs_restart(self, other: "Config") -> list[str]:
-        """Return the changed keys that take effect only after a restart of the watcher."""
+        """Return the changed keys that need a restart of the watcher."""
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         of_hosts = ("gpu_fault", "stale_vram")
@@ -235,12 +231,12 @@ class Config(Sections):
 
     @property
     def wants_restarts(self) -> bool:
-        """True if any target, or a user of the API, may request restarts."""
+        """True if a target or a user of the API may request restarts."""
         modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Return `restart` with this target's overrides, merged within each section."""
+        """Return `restart` with this target's overrides, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart
@@ -316,12 +312,12 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # such as ENAMETOOLONG: the key was given instead of its file
+    except OSError:  # such as ENAMETOOLONG, if it is the key itself
         return False
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    """Check key files and certificates now, so that their errors do not wait for the first scrape."""
+    """Check key files and certificates now, not at the first scrape."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)

@@ -1,4 +1,4 @@
-"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. The daemon decides nothing itself."""
+"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. No decisions are made here."""
 
 import asyncio
 import signal
@@ -45,11 +45,11 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""After this time, tasks that are still running are abandoned. Running hooks have ended before."""
+"""Tasks that are still running after this are abandoned; hooks have ended before."""
 
 
 class Daemon:
-    """The whole watcher. `load_config` returns the new configuration on reload; if it is None, reload is not possible."""
+    """The whole watcher. `load_config` returns the new configuration on reload."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Daemon:
         return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
-        """Load restarts when a configuration first enables them; they stay loaded, even if a later one does not."""
+        """Load restarts when a configuration first enables them; they stay loaded."""
         if self._restarts is not None:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
@@ -184,13 +184,13 @@ class Daemon:
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """Stop everything; may be called at any time."""
+        """Stop everything. May be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # The loops stop first: without Restarts, they would judge a restart in progress as a fault.
+            # The loops stop first: without Restarts, a restart in progress would look like a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
@@ -206,7 +206,7 @@ class Daemon:
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
-        """Reread and apply the configuration. Raises WatchError if it is wrong, and changes nothing then."""
+        """Reread and apply the configuration. Raises WatchError for a wrong one, and changes nothing then."""
         if self._load_config is None:
             return
         async with self._reloading, self._manager.reloading():
@@ -223,7 +223,7 @@ class Daemon:
 
     def _reload_on_signal(self) -> None:
         if self._reload_pending:
-            return  # the pending reload has not read the file yet
+            return  # the pending reload has not read it yet
         self._reload_pending = True
 
         async def quietly() -> None:

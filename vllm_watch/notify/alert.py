@@ -21,11 +21,11 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 class Alert:
     """A restart step is an incident of kind `restart`, an unreadable target one of kind `target_unreadable`."""
 
-    incident: Incident  # with an id that is stable across restarts of the watcher
+    incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
-    group: str = ""  # empty: for all groups
+    group: str = ""
     restart: str = ""  # a sentence
-    silenced: bool = False  # by an operator
+    silenced: bool = False
     inhibited: bool = False  # a larger or earlier incident is reported instead
 
     @property
@@ -61,7 +61,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a record of release 0.1, so that an upgrade does not send open alerts again."""
+    """Convert a record of release 0.1: an upgrade must not send open alerts again."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -1,4 +1,4 @@
-"""Send messages through the library apprise, each in a thread, because it blocks. Page: docs/notifications.md."""
+"""Send messages through the library apprise, in threads, because it blocks. Page: docs/notifications.md."""
 
 import asyncio
 import contextlib
@@ -25,28 +25,25 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts of a URL are not secrets, and occur in every sentence."""
+"""Shorter parts are not secret."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""Libraries that log whole URLs, which contain tokens."""
+"""They log whole URLs, which contain tokens."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs; it counts as sent once all accepted it."""
+    """Sends each message to all URLs, until all have accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = (
-            "",
-            set(),
-        )  # a message's key, and the URLs that accepted it
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, its URLs that are done
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -58,14 +55,14 @@ class Notifier:
         def work() -> None:
             try:
                 sent = self._send(message)
-            except Exception as error:  # noqa: BLE001 - its text may hold a token, so only the type is shown
+            except Exception as error:  # noqa: BLE001 - its text may hold a token
                 text = f"apprise broke: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
             self._busy = False
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, done, sent)
 
-        # A daemon thread, because a hung service must not block the exit.
+        # A hung service must not block the exit.
         self._busy = True
         threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
@@ -118,13 +115,13 @@ class Notifier:
                 failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
-            # The next try sends to the failed URLs only, with the same key.
+            # The next try is for the failed URLs only.
             text = clean("; ".join(failed), SAID_MAX)
             return base.Sent(outcome=base.UNSURE, text=text)
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read the URLs anew for each message, so that tokens can be rotated. Raises WatchError."""
+        """Read the URLs again for each message, so that tokens can be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -142,7 +139,7 @@ class Notifier:
 
     def _file(self) -> str:
         file = self._settings.urls_file
-        assert file is not None  # noqa: S101 - the caller has checked
+        assert file is not None  # noqa: S101
         try:
             return regular_file.read(file, URLS_BYTES_MAX, if_exposed="refused").decode()
         except OSError as error:
@@ -155,7 +152,7 @@ class Notifier:
 def _service(url: str) -> "NotifyBase | None":
     import apprise  # noqa: PLC0415 - an extra, and slow to load
 
-    # Without a disk cache, and without a thread pool that outlives us.
+    # No disk cache, and no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -201,7 +198,6 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """Return the last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)
@@ -209,7 +205,7 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme, which is not a secret. A line without one may be a secret, and is not shown."""
+    """Return the scheme. A line without one may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 

@@ -28,8 +28,8 @@ class Tools:
 class Sent:
     """The outcome of one try."""
 
-    outcome: str  # SENT | UNSENT | UNSURE | REFUSED
-    text: str  # one sentence, without secrets
+    outcome: str
+    text: str  # without secrets
     retry_after_seconds: float = 0.0
 
 
@@ -37,7 +37,7 @@ class Report(NamedTuple):
     """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
-    number: int  # of tries or notifications
+    number: int
     queue: int
     because: str | None  # without secrets
     t: float  # Unix seconds
@@ -62,4 +62,4 @@ class Notifier(Protocol):
         """Send it within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
-        """Check files, variables and libraries. Sends nothing."""
+        """Check files, variables and libraries without sending."""

@@ -11,19 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More groups than this at once are probably one trouble, so they become a digest."""
+"""More groups at once are probably one trouble, so they become a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Above the hourly limit, a digest with a page waits at most this long."""
+"""Above the hourly limit, a digest with a page waits this long."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent notifications are dropped at this age. After a night a page is still news; a ticket is on the status page."""
+"""Unsent notifications are dropped at this age. After a night a page is still news."""
 
 CLOCK_SECONDS = 1.0
 """Smaller steps of the clock are ignored."""
 
 WAITING_MAX = 500
-"""Limit per notifier; above it, the oldest of the lowest severity are dropped."""
+"""Above this, the oldest notifications of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Item:
 
     phase: str
     alert: Alert
-    late: bool = False  # it ended before its opening was sent
+    late: bool = False  # ended before its opening was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again; None: once more is queued. `sent_t`: messages of the last hour."""
+    """Return the batch to send now, or when to ask again. `sent_t` are the messages of the last hour."""
     groups = _groups(waiting)
-    # A time in the future was written before the clock was set back.
+    # A time in the future is from before the clock was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -103,7 +103,6 @@ class _Group:
 
 
 def _groups(waiting: Iterable[Notification]) -> list[_Group]:
-    """Return groups, worst first, then oldest first."""
     of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
         of_alert.setdefault(each.alert.id, []).append(each)
@@ -121,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Fold an alert's phases into one; an opening that was not sent becomes an opening or a late end."""
+    """Fold an alert's phases into one. An unsent opening becomes an opening or a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

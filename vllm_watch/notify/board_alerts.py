@@ -13,13 +13,13 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""After this many intervals without a scrape, the watcher itself has failed to scrape."""
+"""After this many intervals without a scrape, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident still unknown this long after the start is over; targets are found within two minutes."""
+"""An incident still unknown this long after the start is over: targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""States without metrics that are normal or have an incident of their own."""
+"""States without metrics that are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Makes alerts; `silenced` is asked about an incident's id."""
+    """Makes alerts; `silenced` takes an incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -38,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts; `lasting` are those that notifiers know as open."""
+        """Return all current alerts. Notifiers know `lasting` ones as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # It was notified before, and has not doubled since (recurrence.py).
+                # It was notified before, and has not doubled since.
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -151,7 +151,6 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
-    """Yield alerts whose ids identify the step, so that each is sent once."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
         t = under_way.called_timestamp_seconds

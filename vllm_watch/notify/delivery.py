@@ -1,4 +1,4 @@
-"""Deliver the messages of one notifier, independent of others."""
+"""Deliver the messages of one notifier."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Wait before a retry; it doubles, with 50-100 % jitter so that watchers do not retry together."""
+"""Wait before a retry. It doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
 """Limit of the receiver's Retry-After."""
@@ -48,7 +48,7 @@ class Delivery:
         self._tries = 0
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None  # cause logged last
+        self._failing: str | None = None
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
         """Queue the phases that are due for these alerts."""
@@ -86,7 +86,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due. Return the seconds until the next step; None: wait until woken."""
+        """Send one message if due. Return the seconds until the next step, or None."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -118,7 +118,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before it is sent; failures are logged.
+        # On disk before it is sent.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -150,7 +150,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # later notifications may join it
+            self._ledger.bind(of_it, None)  # others may join it
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))

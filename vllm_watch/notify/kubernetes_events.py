@@ -1,7 +1,6 @@
 """Report incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
 
-Events are hints, and expire after an hour in most clusters, so none is kept on disk. Names derive from the content, so
-each Event exists once.
+Events are hints that expire, so none is kept on disk. Names derive from the content, so each exists once.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
 """2, 4, 8, 16 and 32 s between tries are enough for an upgrade of the API server."""
 
-MESSAGE_MAX = 1024  # characters; the API server's limit
+MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # an Event's name has 253
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
@@ -67,7 +66,6 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """Stop. Queued Events are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -81,7 +79,7 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Return the seconds until the next try; None if it is done or hopeless."""
+        """Return the seconds until the next try, or None."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:
@@ -173,7 +171,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Write a test Event for the named pod, or for our own."""
+    """Write a test Event for the named pod or our own."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

@@ -1,4 +1,4 @@
-"""Notifications that were sent or are queued. Memory is authoritative, so a full disk costs no message; writes are retried."""
+"""Notifications that were sent or are queued. Memory is authoritative, so a full disk costs no message."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,10 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""How long an alert is remembered after its last message."""
+"""Counted from an alert's last message."""
 
 KEPT_MAX = 5000
-"""Limit over all notifiers, at 2 KB each. The oldest that are over go first."""
+"""Limit over all notifiers, at 2 KB each."""
 
 
 class Ledger:
@@ -31,7 +31,7 @@ class Ledger:
         self._of: dict[
             str, dict[str, dict[str, Notification]]
         ] = {}  # notifier → alert id → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # not on disk yet; None: to be deleted
+        self._dirty: dict[Key, Notification | None] = {}  # None: to be deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -63,7 +63,6 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Return queued notifications, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
@@ -95,7 +94,7 @@ class Ledger:
         """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
-                self._hold(replace(each, alert=alert))  # the disk can wait
+                self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
         """Bind to a begun message, or to none if it was certainly not sent."""
@@ -132,7 +131,6 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Delete old ended alerts and those of removed notifiers."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
@@ -151,7 +149,7 @@ class Ledger:
             self._dirty.update((each.key, None) for each in phases.values())
 
     async def flush(self) -> None:
-        """Write pending changes. Those that fail stay pending."""
+        """Write changes. Those that fail stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:

@@ -1,4 +1,4 @@
-"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
+"""One phase of one alert for one notifier."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Phases. CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
+"""CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
 
 DROPPED = "dropped"
-"""Stands in place of a message's key. Once a message has reported the drop, its key follows."""
+"""Stands in place of a message's key. The key of the message that reported the drop follows it."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
@@ -20,9 +20,9 @@ class Notification:
     """One notification. Times are Unix seconds."""
 
     notifier: str
-    name: str  # unique per alert, such as "reminder 2"
+    name: str  # such as "reminder 2"
     t: float  # due since
-    alert: Alert  # as sent, or to be sent
+    alert: Alert
     sent_t: float | None = None  # None: queued
     message: str | None = None  # key of its message
 

@@ -26,15 +26,15 @@ from vllm_watch.settings.notifications import (
 _log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""Interval between reads of the board. After an event it is read at once."""
+"""Interval between reads of the board."""
 
 SETTLE_SECONDS = 0.2
-"""Events that come within this time share one read."""
+"""Events within this time share one read."""
 
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""Time for a message in flight. The next run sends it again."""
+"""Time for a message in flight; the next run sends it again."""
 
 
 @dataclass(slots=True)
@@ -67,13 +67,11 @@ class Notifications:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start. The targets must be known."""
         await self._ledger.open()
         await self.configure(self._settings)
         self._task = asyncio.create_task(self._run(), name="notifications")
 
     async def configure(self, settings: NotificationsSettings) -> None:
-        """Apply new settings. Unchanged notifiers keep running."""
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
@@ -120,7 +118,7 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """Stop within STOP_SECONDS. The next run sends the queue."""
+        """Stop within STOP_SECONDS; the next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -135,7 +133,6 @@ class Notifications:
             await asyncio.wait([each.task for each in running], timeout=STOP_SECONDS)
 
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Send Kubernetes its Events at once, and read the board soon."""
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]

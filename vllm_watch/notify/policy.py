@@ -1,4 +1,4 @@
-"""Decide the next phase of each alert for each notifier, once across restarts. Pure."""
+"""Decide the next phase of each alert for each notifier. Pure."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """Return True if restart advice or a cause is new since the last message, which misleads without it."""
+    """Return True if restart advice or a cause is new, so that the last message misleads."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)
@@ -78,6 +78,6 @@ def _reminds(
     if alert.about != INCIDENT or alert.severity != "page" or not settings.reminder_hours:
         return False
     times = [each.sent_t for each in known if each.sent_t is not None]
-    if len(times) < len(known):  # one is still queued
+    if len(times) < len(known):
         return False
     return now_t - max(times) >= settings.reminder_hours * 3600.0

@@ -30,7 +30,6 @@ class NotifySwitch:
         self._notifications: Notifications | None = None
 
     async def start(self) -> None:
-        """Start. The targets must be known."""
         settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415

@@ -26,10 +26,9 @@ EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
-"""The phase of a test message."""
 
 SCHEMA = 1
-"""JSON keys may be added, but do not change."""
+"""JSON keys may be added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -56,14 +55,14 @@ class Message:
     key: str
     phase: str
     severity: str
-    title: str  # plain text, one line
+    title: str  # one line
     text: str
     markdown: str
     payload: Mapping[str, Any]
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Return the message. It reports `dropped` alerts that could not be sent."""
+    """Return the message, which reports `dropped` alerts too."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -95,7 +94,7 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """Return a test message, which cannot be mistaken for an alert."""
+    """Return a test message."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
@@ -223,7 +222,7 @@ def _capital(text: str) -> str:
 
 
 def first_step(alert: Alert) -> str:
-    """Return the first step, one sentence."""
+    """Return one sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
     incident = alert.incident
@@ -233,7 +232,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Return the runbook's link: under runbooks_url, else in the daemon, else in the repository."""
+    """Return the link, under runbooks_url, else in the daemon, else in the repository."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -245,7 +244,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format a time with its day, because messages are read late."""
+    """Format a time with its day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 

@@ -15,9 +15,7 @@ TRIM_SECONDS = 2.0
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = (
-    2  # otherwise each thread that parses a body gets an arena of its own and leaves it half empty
-)
+_ARENAS = 2  # with one per thread, each stays half empty
 
 
 def fix_threshold() -> None:

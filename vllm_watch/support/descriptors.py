@@ -1,6 +1,6 @@
-"""Divide this process's file descriptors (often only 1,024) between engine connections, API callers and everything else."""
+"""Divide this process's file descriptors between connections to engines, callers and everything else."""
 
-import concurrent.futures.thread  # noqa: F401 - asyncio imports it when it closes, which needs a free descriptor
+import concurrent.futures.thread  # noqa: F401 - closing asyncio imports it, which needs a descriptor
 import resource
 
 import structlog
@@ -8,10 +8,10 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines. Not higher, because some programs that hooks run iterate over all descriptors."""
+"""Enough for tens of thousands of engines. Some programs iterate over all possible descriptors, so it is not higher."""
 
 OWN = 64
-"""State file, logs, systemd's socket, pipes of hooks and the GPU driver need about 20, briefly more."""
+"""State file, logs, pipes of hooks and the GPU driver need about 20, briefly more."""
 
 CALLERS_MAX = 512
 PER_TARGET = 2
@@ -33,12 +33,12 @@ def limit() -> int:
 
 
 def for_callers() -> int:
-    """Return how many connections to this daemon may be open at once."""
+    """Return how many connections to this daemon may be open."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Return how many connections to engines may be open at once."""
+    """Return how many connections to engines may be open."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 

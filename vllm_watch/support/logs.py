@@ -1,4 +1,4 @@
-"""Configure logging: text on a terminal, JSON elsewhere. All lines, also those of libraries, pass the same filter for secrets."""
+"""Configure logging: text on a terminal, JSON elsewhere, all through one filter for secrets."""
 
 import logging
 import os
@@ -12,10 +12,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
-_DEPTH_MAX = 4  # deeper values are logged as text
+_DEPTH_MAX = 4  # deeper values become text
 _QUIET_LOGGERS = ("aiohttp.access",)  # it logs every scrape of this daemon
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's priorities; in systemd's journal each line begins with one, such as `<4>` (sd-daemon(3)), for `journalctl -p`."""
+"""syslog's priorities, which begin each line in systemd's journal: `<4>` (sd-daemon(3))."""
 
 
 class LogChoice(Protocol):
@@ -43,7 +43,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,  # a reload may change level and format
+        cache_logger_on_first_use=False,
     )
     render = _console(stream) if for_people else structlog.processors.JSONRenderer(default=str)
     handler = logging.StreamHandler(stream)
@@ -65,17 +65,17 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Processor:
-    # The coloured traceback of structlog prints local variables, which may hold keys.
+    # The coloured traceback prints local variables, which may hold keys.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """Return True if systemd's journal reads this stream: JOURNAL_STREAM names its device and inode."""
+    """Return True if systemd's journal reads this stream; JOURNAL_STREAM names its inode."""
     try:
         file = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # closed, or not a real file
+    except (OSError, ValueError):
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 

@@ -1,4 +1,4 @@
-"""Find the modules of a folder, so that a new kind is one new file."""
+"""Find the modules of a folder: a new kind is one new file."""
 
 import importlib
 import pkgutil
@@ -11,7 +11,7 @@ CONTRACT = "base"
 
 @cache
 def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
-    """Return the modules of `package`, except CONTRACT, that define every name in `needs`, sorted by name."""
+    """Return the modules of `package` that define every name in `needs`, sorted by name."""
     folder = importlib.import_module(package)
     found = sorted(each.name for each in pkgutil.iter_modules(folder.__path__))
     loaded = (importlib.import_module(f"{package}.{name}") for name in found if name != CONTRACT)

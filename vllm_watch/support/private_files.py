@@ -11,13 +11,13 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 def own_folder(folder: Path) -> None:
-    """Create the folder if it is missing. Raises OSError, also if it is a symlink."""
+    """Create the folder if it is missing. Raises OSError, also for a symlink."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     refuse_odd(folder)
 
 
 def refuse_odd(path: Path) -> None:
-    """Raise OSError unless the path is a file, a folder or missing: a symlink redirects the write, a pipe or device can block it."""
+    """Raise OSError for a symlink, which redirects the write, and for a pipe or device, which may block."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

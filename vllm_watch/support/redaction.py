@@ -1,6 +1,6 @@
-"""Remove secrets from all output, by pattern and by value: a key read from a file is hidden everywhere, even if a server repeats it.
+"""Remove secrets from all output, by pattern and by value, so that a key from a file is hidden everywhere.
 
-The text is untrusted, so every expression must take linear time: none backtracks, and each ends at a quote or bracket that is never closed.
+The text is untrusted, so every expression takes linear time: none backtracks, and each ends even if a quote is never closed.
 """
 
 import re
@@ -13,7 +13,7 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# An unclosed quote or bracket means that the text was cut: hide everything to the end of the line or list.
+# An unclosed quote or bracket means that the text was cut: hide the rest of the line.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
@@ -28,12 +28,12 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# In a command line, and in one written as a list: "--api-key", "VALUE".
+# In a command line, or in a list of its words: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# If the authentication scheme is unknown, it is hidden with the value.
+# An unknown authentication scheme is hidden with the value.
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
@@ -42,9 +42,7 @@ _HEADER = re.compile(
 _COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
-_TOKEN = re.compile(
-    r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+"
-)  # prose rarely has a digit there
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # prose has no digit there
 _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
@@ -55,10 +53,10 @@ _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Webhook URLs of chats and pagers, where the path is the credential."""
+"""Webhook URLs, where the path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Shorter secrets would match ordinary text by chance."""
+"""Shorter secrets would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
@@ -72,7 +70,7 @@ def redact_always(secret: str) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if the last word of the name means a secret: `api_key` does, `tokens` and `api_key_file` do not."""
+    """Return True if the last word of the name means a secret: `api_key`, but not `tokens` or `api_key_file`."""
     return re.split(r"[._\-\s]+", name.lower())[-1] in _SECRET_WORDS
 
 
@@ -91,7 +89,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without credentials, known secrets, and the userinfo and queries of URLs."""
+    """Return the text without credentials, known secrets, and userinfo and queries of URLs."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -111,7 +109,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a URL without its path, because the path of a webhook is a secret."""
+    """Return a URL without its path, which is a webhook's secret."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
@@ -129,7 +127,7 @@ def _safe_word(found: re.Match[str]) -> str:
         return word
     if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
         return without_path(word)
-    if "@" in rest:  # the last @: a password may contain / and @
+    if "@" in rest:  # a password may contain / and @
         rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
     path, mark, query = rest.partition("?")
     if mark:
@@ -137,7 +135,7 @@ def _safe_word(found: re.Match[str]) -> str:
     return f"{scheme}://{rest}"
 
 
-@lru_cache(maxsize=4096)  # GPU processes are the same at every poll
+@lru_cache(maxsize=4096)  # the same GPU processes at each poll
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command line with the values of secret options hidden."""
     shown: list[str] = []
@@ -145,7 +143,7 @@ def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
     for argument in cmdline:
         name, equals, _ = argument.partition("=")
         if argument.startswith("-") or not hiding:
-            # `--api-key a b` has several values: hide everything up to the next option.
+            # `--api-key a b` has several values.
             secret = is_secret_name(name)
             hiding = secret and not equals and argument.startswith("-")
             shown.append(f"{name}={HIDDEN}" if secret and equals else redacted(argument))

@@ -1,6 +1,6 @@
-"""The only way to read a file that a user names: bounded, and only if it is regular.
+"""The only way to read a file that a user names: regular and bounded, because a pipe or an endless device blocks forever.
 
-A pipe without a writer, or an endless device, would block the daemon forever. `tests/test_one_way_to_read.py` finds code that reads files otherwise.
+`tests/test_one_way_to_read.py` finds code that reads files otherwise.
 """
 
 import errno
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret that others can read. "refused": the secret grants access to vllm-watch. "warned": vllm-watch only sends it to others, so refusing would stop restarts and messages and protect nothing."""
+"""Policy for a secret that others can read. "refused": it grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
@@ -44,8 +44,8 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading. Raises OSError. `pipes` accepts a shell's `<(command)`; only for commands that the user can interrupt."""
-    # Check before opening: opening alone wakes the writer of a pipe and rewinds a tape.
+    """Open a file for reading. Raises OSError. `pipes` accepts a shell's `<(command)`, in commands that a user can interrupt."""
+    # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
         refuse_odd(path, mode)
@@ -54,7 +54,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless files of the kernel, such as /proc/kmsg, count as regular but do not block here
+        else:  # endless files of the kernel, such as /proc/kmsg, are regular but return an end here
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -68,14 +68,14 @@ def read(
     """Return the whole file. Raises OSError, also if it is longer than `bytes_max`."""
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
-        body = file.read(bytes_max + 1) or b""  # None: nothing to read yet
+        body = file.read(bytes_max + 1) or b""
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would. For files that a library opens by path."""
+    """Raise OSError if `read` would, before a library opens the file."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 
@@ -92,7 +92,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe for a secret, or None. A group may read root's files: Kubernetes mounts them so, by fsGroup."""
+    """Return why the permissions are unsafe for a secret, or None. A group may read root's files, as Kubernetes mounts them (fsGroup)."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

@@ -1,4 +1,4 @@
-"""Report to systemd: ready, status, alive, reloading, stopping. Sources: sd_notify(3), sd_watchdog_enabled(3).
+"""Report to systemd. Sources: sd_notify(3), sd_watchdog_enabled(3).
 
 The event loop sends the watchdog messages, so if it hangs, systemd restarts us after WatchdogSec.
 """
@@ -22,7 +22,7 @@ BEATS_PER_WATCHDOG = 2
 
 
 class ServiceManager:
-    """The connection to systemd; without NOTIFY_SOCKET in `environ` it sends nothing."""
+    """The connection to systemd. Without NOTIFY_SOCKET in `environ` it sends nothing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
@@ -40,7 +40,7 @@ class ServiceManager:
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
     async def stopping(self, seconds: float = 0.0) -> None:
-        """Report STOPPING and end the watchdog; `seconds` extends systemd's stop timeout."""
+        """Report STOPPING and end the watchdog. `seconds` extends systemd's timeout."""
         more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
         self._send("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
@@ -87,14 +87,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in the kernel's form, where an abstract name begins with NUL."""
+    """Return the address in the kernel's form: an abstract name begins with NUL."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the time limit between watchdog messages; None if there is none, or if it is for another process."""
+    """Return the time limit of the watchdog, or None, also if it is for another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -1,7 +1,4 @@
-"""Run work that may hang in a thread, without waiting for the thread to start.
-
-`threading.Thread.start` waits until the thread runs. If memory is short, the thread can die before that, and the event loop would wait forever.
-"""
+"""Run work that may hang in a thread. `threading.Thread.start` waits for the thread, which can die first if memory is short."""
 
 import _thread
 import asyncio
@@ -15,11 +12,11 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""If memory is short, the thread can die without a result. The largest body takes a second."""
+"""A thread can die without a result if memory is short. The largest body takes a second."""
 
 
 def begin(work: Callable[[], None]) -> bool:
-    """Run `work` in a thread that does not delay the exit. Return False if no thread can be started."""
+    """Run `work` in a thread that does not delay the exit. Return False if none can be started."""
     try:
         _thread.start_new_thread(work, ())
     except (RuntimeError, MemoryError):
@@ -28,7 +25,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, one at a time so that the loop keeps its CPU. Raises MemoryError if no thread starts or none returns in time."""
+    """Run `work` in a thread, one at a time so that the loop keeps its CPU. Raises MemoryError if there is no result in time."""
 
     def alone() -> T:
         with _one_computes:
@@ -41,7 +38,7 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Return the result of `work`, run in a thread. Raises as `work` does, TimeoutError after `seconds`, MemoryError if no thread starts."""
+    """Return the result of `work` in a thread. Raises as `work` does, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -58,7 +55,7 @@ async def run(work: Callable[[], T], seconds: float) -> T:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - raised in the caller
-            failed = error.with_traceback(None)  # its frames would keep the memory that `work` used
+            failed = error.with_traceback(None)  # its frames would keep memory
         with suppress(RuntimeError, MemoryError):  # the loop has ended, or memory is short
             loop.call_soon_threadsafe(end, result, failed)
 

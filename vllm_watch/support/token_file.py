@@ -1,4 +1,4 @@
-"""A bearer token in a file, which is read again when it changes: replacing a token needs no restart."""
+"""A bearer token in a file, which is read again when it changes."""
 
 import hashlib
 from collections.abc import Collection

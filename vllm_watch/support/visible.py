@@ -1,11 +1,11 @@
-"""Make foreign text, such as names of engines and pods, safe to display: terminals execute control sequences."""
+"""Make foreign text safe to display, because terminals execute control sequences."""
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
 """Zero-width characters, line separators, and changes of the writing direction."""
 
 _TAGS, _SURROGATES = range(0xE0000, 0xE0080), range(0xD800, 0xE000)
-"""Invisible letters, and lone surrogates, which JSON can contain but a terminal cannot encode."""
+"""Invisible letters, and lone surrogates, which JSON can contain and a terminal cannot encode."""
 
 _IN_A_LINE = (
     {code: f"\\x{code:02x}" for code in _CONTROLS}
@@ -16,7 +16,7 @@ _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not 
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters, also newlines, escaped (`\\x1b`)."""
+    """Return the text with control characters and newlines escaped (`\\x1b`)."""
     return text.translate(_IN_A_LINE)
 
 

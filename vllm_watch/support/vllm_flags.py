@@ -31,7 +31,7 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""What replaces flags that vLLM removed."""
+"""Replacements of flags that vLLM removed."""
 
 
 class Standing(Enum):
@@ -46,7 +46,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag and the ranges of releases that have it."""
+    """A flag and the releases that have it."""
 
     name: str
     kind: str
@@ -63,7 +63,7 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """The last release that had it (REMOVED), the first (NOT_YET), or all as text (UNSURE)."""
+    """The last release with it (REMOVED), the first (NOT_YET), or all (UNSURE)."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None
@@ -73,7 +73,7 @@ class Answer:
 
 @cache
 def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """Return all flags by name, and the releases in the table, oldest first."""
+    """Return all flags by name, and the releases of the table, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
@@ -102,13 +102,13 @@ def is_switch(name: str) -> bool:
 
 
 def takes_several(name: str) -> bool:
-    """Return True if the flag takes all words up to the next flag."""
+    """Return True if all words up to the next flag are values."""
     flag = table()[0].get(name)
     return flag is not None and flag.kind == SEVERAL
 
 
 def look_up(name: str, version: str | None) -> Answer:
-    """Return the status of `name` (long, with dashes) in this version of vLLM; None is an unknown version."""
+    """Return the status of `name` (long, with dashes) in a version of vLLM, or in an unknown one."""
     flags, releases = table()
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
@@ -142,7 +142,7 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return this release, or its two neighbours if it is not in the table; and False if it is newer than the table."""
+    """Return this release or its neighbours in the table; and False if it is newer than the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -153,7 +153,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # A build between two releases has no flag that neither has. Beyond the table, any flag is possible.
+    # A build between two releases has no flag that neither has.
     return (*before, *after), bool(before and after)
 
 
