@@ -190,7 +190,7 @@ class Daemon:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # The loops stop first: without Restarts, a restart in progress would look like a fault.
+            # The loops stop first: without Restarts, they would take a restart in progress for a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)

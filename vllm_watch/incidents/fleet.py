@@ -110,7 +110,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target whose incidents end with `events`. Return the events to publish."""
+        """Drop a target; `events` end its incidents. Return the events to publish."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -139,7 +139,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and return all events to publish, in order. Another page explains the silence of `explained`."""
+        """Process one poll and return all events to publish, in order. Another page already covers targets in `explained`."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s

@@ -85,7 +85,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were notified, so the severity may drop only with the cause.
+            # People were notified, so the severity drops only if the cause changes.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(
@@ -103,7 +103,6 @@ class Followed:
         )
 
     def is_of(self, verdict: Verdict) -> bool:
-        """Return True if the cause has the same family, or an unknown one."""
         return family_of(verdict) in ("", self.incident.family) or not self.incident.family
 
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:

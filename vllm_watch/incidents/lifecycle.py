@@ -34,7 +34,7 @@ QUIET_LOOKS = 3.0
 """Usual intervals without a finding before the end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
-"""Limit of that wait."""
+"""Limit of the wait for QUIET_LOOKS."""
 
 
 @record

@@ -90,7 +90,6 @@ class LostRequests:
         }
 
     def since(self, mark: Mark, at_s: float) -> int | None:
-        """Return requests lost since the mark; None if unknown."""
         if not self._heard or not mark:
             return None
         lost = 0.0

@@ -1,4 +1,4 @@
-"""Page for a down or hung server that looks unused, if its peers wait for it."""
+"""Page for a down or hung server that seems unused, if its peers wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import replace

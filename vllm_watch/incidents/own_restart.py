@@ -74,7 +74,6 @@ class OwnRestart:
         return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """Return the verdicts, adjusted for the restart."""
         if signals.up:
             self._missing = None
             if self._life is not None and _life(signals) != self._life:

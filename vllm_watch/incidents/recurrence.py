@@ -102,7 +102,6 @@ class Recurrence:
             past.ended_s = None if active else at_s
 
     def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
-        """Return the incident's recurrence; None if it occurred once."""
         past = self._past.get(one.trouble)
         if past is None:
             return None

@@ -31,7 +31,6 @@ class States:
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
     ) -> TargetSignals:
-        """Return the signals with the states of open incidents."""
         if not incidents:
             self._given.clear()
             return signals

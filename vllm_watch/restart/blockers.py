@@ -1,4 +1,4 @@
-"""Ask Prometheus for queries and alerts that block a restart; no answer blocks, too. Source: kured's alert gate."""
+"""Ask Prometheus for queries and alerts that block a restart. One that is not answered blocks too. Source: kured's alert gate."""
 
 import asyncio
 import json

@@ -25,10 +25,10 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. An idle rank proves nothing: it is healthy and has no work."""
+"""States in which an engine makes progress. `idle` is not one: a rank without work proves nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Incidents that harm nobody for hours, so their restart waits for a window."""
+"""Incidents that do no harm for hours, so their restart waits for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",

@@ -31,7 +31,7 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-"""Interval between decisions on a waiting request, and so between queries of blockers."""
+"""Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
 """Wait after an attempt that was cancelled before its call, so that the readiness gate does not flap."""
@@ -89,7 +89,6 @@ class Dispatcher:
                 self.withdraw(pending.request)
 
     def wake(self) -> None:
-        """Decide on all requests now, because something has changed."""
         self._woken.set()
 
     def waiting(self, target: str) -> list[PendingRequest]:
@@ -175,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # The history that lock users share is against it: do not take the lock again for a while.
+                    # The history shared by lock users is against it, so do not take the lock again soon.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -244,7 +243,7 @@ class Dispatcher:
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Queue a request whose attempt was cancelled again; drop all requests for an engine that a restart has helped."""
+        """Queue the request again if the attempt was cancelled. If it helped, drop all requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}

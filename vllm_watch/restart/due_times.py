@@ -15,7 +15,7 @@ _CHANGE = timedelta(hours=3)
 """Largest clock change in one night: the search starts this far back."""
 
 _SEARCHED = timedelta(days=366 * 45)
-"""Within 40 years, 29 February falls on every weekday; a later time never comes."""
+"""Within 40 years, 29 February falls on every weekday; a time not found by then never comes."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:

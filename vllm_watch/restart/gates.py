@@ -29,7 +29,7 @@ SAME_START_SECONDS = 2.0
 """Two readers may read start times that differ by a second each way."""
 
 NOTE_SECONDS = 1.5
-"""An answer waits this long for the journal, because a probe times out after 2 s. One that is not on disk is not sent."""
+"""An answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
 
 _PROBES_MAX = 16
 
@@ -78,7 +78,6 @@ class Gates:
         self._gates.pop(target, None)
 
     def scraped(self, signals: TargetSignals) -> None:
-        """Update from a scrape. A server to be killed may have ended."""
         gate = self._gate(signals.target)
         before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
         gate.scraped_refused = signals.outcome == "refused"
@@ -121,7 +120,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start time of the server whose probe must fail, or None. `started_t` is the start of the probe's container."""
+        """Return the start time of the server that must fail its probe, or None. `started_t` is when the container started."""
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
@@ -169,7 +168,7 @@ class Gates:
         try:
             await self._journal.note(entry)
         except JournalError:
-            return False  # the journal has logged it
+            return False
         return True
 
     def _gate(self, target: str) -> _Gate:

@@ -1,4 +1,4 @@
-"""Attempts whose latest state is not on disk yet: a full disk does not stop an attempt after its call."""
+"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its call."""
 
 from collections.abc import Iterable
 

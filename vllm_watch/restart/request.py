@@ -32,7 +32,7 @@ class RestartRequest:
 
     @property
     def person(self) -> str | None:
-        """The person who made or approved the request, or None."""
+        """Name of the person behind the request, or None."""
         return self.actor if self.trigger == "manual" else self.approved_by
 
     @property

@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 CHECK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
-"""The journal has the state of attempts that are abandoned then."""
+"""Longest time to stop. The journal has the state of attempts."""
 
 
 class Restarts:
@@ -200,7 +200,7 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Request again what was found before our own restart or refused so far."""
+        """Submit requests of open incidents again: they may be older than this run, or were refused."""
         # Another program may have changed the file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():

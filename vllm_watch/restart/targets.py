@@ -294,7 +294,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """While on, the server's silence is expected and not judged as a fault."""
+        """While `on`, the server's silence is expected and is not a fault."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:

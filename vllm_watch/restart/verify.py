@@ -83,7 +83,7 @@ class Progress:
     """The result after one scrape."""
 
     text: str
-    outcome: str | None = None  # None: not known yet
+    outcome: str | None = None  # None: not yet
     payoff_ratio: float | None = None  # gain in fresh throughput, -1 to 1
 
 
@@ -100,7 +100,7 @@ class Verification:
         if startup_seconds is not None:
             least = min(settings.start_seconds, STARTUP_SECONDS_MIN)
             self._start_seconds = max(least, STARTUP_TOLERANCE * startup_seconds)
-        self._served_s: float | None = None  # when the new process began to serve
+        self._served_s: float | None = None
 
     def update(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]

@@ -60,7 +60,6 @@ class Memory:
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """Read the state, and show incidents that have ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -165,7 +164,6 @@ class Memory:
             self._disk.put(events, learnt)
 
     def forget_save_time(self, target: str) -> None:
-        """Drop the save time of a removed target, but keep its state."""
         self._saved_s.pop(target, None)
 
 

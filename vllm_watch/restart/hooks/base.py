@@ -60,7 +60,7 @@ class HookCall:
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a command. VLLM_WATCH_URL is not among them: a vllm-watch in it would take that for the daemon's."""
+        """Return the call as variables, without VLLM_WATCH_URL: a vllm-watch in the command would take that for the daemon's."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()

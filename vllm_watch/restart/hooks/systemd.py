@@ -11,7 +11,7 @@ from vllm_watch.sources import pid_namespace
 _POLL_SECONDS = 0.5
 # Statuses without a start: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# Messages for status 1 without a job.
+# Messages of status 1 if no job was begun.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",

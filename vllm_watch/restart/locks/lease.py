@@ -38,7 +38,7 @@ ASK_SECONDS = 20.0
 """Timeout with all tries: less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""Of twenty concurrent writers the last needs five tries; see the tests."""
+"""The last of twenty concurrent writers needs five tries; see the tests."""
 
 BACKOFF_SECONDS = 0.1
 """Limit of the random wait before the second try; it doubles each time."""
@@ -67,7 +67,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember an ended attempt whose slot may still be in the Lease."""
+        """Remember an ended attempt. Its slot may still be in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -112,7 +112,7 @@ class Shared:
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # The conflict may be with our own write whose answer was lost.
+        # The conflict may be with our own write, if its answer was lost.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -219,7 +219,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Free a slot later that an interrupted acquire may have taken."""
+        """Later, free a slot that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 

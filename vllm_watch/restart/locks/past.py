@@ -26,7 +26,7 @@ class Past:
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # where a localhost address is valid; "": anywhere
+    host: str  # of a localhost address; "": any
     trigger: str
     state: str
     began_t: float  # Unix seconds

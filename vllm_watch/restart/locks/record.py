@@ -1,8 +1,8 @@
 """The shared record of a lock, and the changes that each user may make. Pure.
 
 A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
-watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. Only rests and hours compare wall clocks,
-with a tolerance, or last until this watcher has seen them that long.
+watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. Rests and hours compare wall clocks
+with a tolerance; if a clock is far off, they last until this watcher has seen them that long.
 Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
@@ -16,7 +16,7 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference of wall clocks: NTP keeps milliseconds, and this in a bad minute."""
+"""Tolerated difference of wall clocks. NTP keeps them within milliseconds, and within this in a bad minute."""
 
 EXPIRY_TTLS = 3
 """One TTL to begin an action, one for a suspension, one to end the action."""
@@ -115,7 +115,6 @@ class Sightings:
         self._first_s: dict[tuple[object, ...], float] = {}
 
     def see(self, record: Record, now_s: float) -> None:
-        """Update from a record whose answer arrived at `now_s`."""
         seen: list[tuple[object, ...]] = [_part(slot) for slot in record.slots]
         seen += [_part(spent) for spent in record.spent]
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
