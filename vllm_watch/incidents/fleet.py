@@ -302,7 +302,6 @@ class Fleet:
         self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Close the common incident when it is over. Targets that are still silent then page on their own."""
         common = self._common
         if common is None:
             return []

@@ -50,7 +50,6 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        """Set the requests lost since it began; None is unknown."""
         if requests is None and self.incident.phase == RECOVERING:
             return
         if requests != self.incident.requests_lost:

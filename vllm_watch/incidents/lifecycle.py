@@ -201,7 +201,6 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """Link causes and effects that opened later. An effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -307,7 +306,7 @@ def _told(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """Return a value that changes with the process of this engine, or of any if it is None."""
+    """Return a value that changes with the process of this engine (None: any)."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

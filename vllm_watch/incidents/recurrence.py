@@ -133,7 +133,6 @@ class Recurrence:
 
 
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
-    """Return True for another cause, a worse one, doubled counts, or a page that lasts."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s

@@ -26,7 +26,7 @@ class Alert:
     group: str = ""
     restart: str = ""  # a sentence
     silenced: bool = False
-    inhibited: bool = False  # a larger or earlier incident is reported instead
+    inhibited: bool = False  # another incident is reported instead
 
     @property
     def id(self) -> str:

@@ -31,7 +31,7 @@ MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""They log whole URLs, which contain tokens."""
+"""These libraries log whole URLs, which contain tokens."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 

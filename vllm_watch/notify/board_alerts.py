@@ -89,7 +89,6 @@ class BoardAlerts:
     def _unreadable(
         self, entry: TargetEntry, told: Incident | None, now_t: float
     ) -> Iterator[Alert]:
-        """Yield an alert if the target cannot be read and no incident explains it."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
             return

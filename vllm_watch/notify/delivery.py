@@ -51,7 +51,6 @@ class Delivery:
         self._failing: str | None = None
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """Queue the phases that are due for these alerts."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -75,7 +74,7 @@ class Delivery:
         while True:
             try:
                 wait_seconds = await self._step()
-            except Exception:  # noqa: BLE001 - a bug in one notifier must not end it
+            except Exception:  # noqa: BLE001 - a bug must not end the loop
                 _log.exception("notifier_broke", notifier=self._name)
                 wait_seconds = AGAIN_SECONDS_MAX
             try:
@@ -150,7 +149,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # others may join it
+            self._ledger.bind(of_it, None)
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))

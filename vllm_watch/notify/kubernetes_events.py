@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""2, 4, 8, 16 and 32 s between tries are enough for an upgrade of the API server."""
+"""Waits of 2 to 32 s are enough for an upgrade of the API server."""
 
 MESSAGE_MAX = 1024  # the API server's limit
 _POD_NAME_MAX = 200  # an Event's name has 253
@@ -47,7 +47,6 @@ class Events:
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Queue an Event per pod. Returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -79,7 +78,6 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Return the seconds until the next try, or None."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:

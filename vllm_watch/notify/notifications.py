@@ -108,7 +108,6 @@ class Notifications:
         self._running[name] = _Running((settings, links), delivery, task)
 
     def _check(self) -> None:
-        """Log configuration errors before a message fails."""
         for kind, name, settings in self._settings.each():
             for finding in kinds.check(settings, self._tools):
                 if not finding.ok:

@@ -149,7 +149,6 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
-        """Return why another process serves now than the one requested, or None."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None

@@ -218,7 +218,6 @@ class Restart:
             return f"the last check broke: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """Return a change since the decision; nothing else compares them."""
         against = changed()
         if against is not None:
             return against

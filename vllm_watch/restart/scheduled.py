@@ -1,4 +1,4 @@
-"""Due times across our own restarts: a missed one is made up for or skipped, and reported."""
+"""Due times across our own restarts: a missed one is reported, and made up for or skipped."""
 
 import contextlib
 from collections.abc import Iterable

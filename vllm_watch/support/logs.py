@@ -72,7 +72,6 @@ def _console(stream: TextIO) -> Processor:
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """Return True if systemd's journal reads this stream; JOURNAL_STREAM names its inode."""
     try:
         file = os.fstat(stream.fileno())
     except (OSError, ValueError):

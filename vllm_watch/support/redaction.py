@@ -135,7 +135,7 @@ def _safe_word(found: re.Match[str]) -> str:
     return f"{scheme}://{rest}"
 
 
-@lru_cache(maxsize=4096)  # the same GPU processes at each poll
+@lru_cache(maxsize=4096)
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command line with the values of secret options hidden."""
     shown: list[str] = []

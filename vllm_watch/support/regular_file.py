@@ -92,7 +92,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe for a secret, or None. A group may read root's files, as Kubernetes mounts them (fsGroup)."""
+    """Return why the permissions are unsafe, or None. A group may read root's files: Kubernetes mounts them so (fsGroup)."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:

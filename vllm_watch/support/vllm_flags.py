@@ -108,7 +108,7 @@ def takes_several(name: str) -> bool:
 
 
 def look_up(name: str, version: str | None) -> Answer:
-    """Return the status of `name` (long, with dashes) in a version of vLLM, or in an unknown one."""
+    """Return the status of `name` (long, with dashes) in a version of vLLM."""
     flags, releases = table()
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]

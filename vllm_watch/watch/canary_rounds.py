@@ -33,7 +33,7 @@ class CanaryRounds:
     def __init__(self, target: str, settings: CanarySettings, source: CanarySource) -> None:
         self._target = target
         self._interval_seconds = settings.interval_seconds
-        self._enabled = settings.enabled is True  # explicitly
+        self._enabled = settings.enabled is True
         self._trusted = self._enabled
         self._source = source
         self._task: asyncio.Task[None] | None = None

@@ -32,7 +32,7 @@ class ChartMemory:
         self._disk = disk
         self._board = board
         self._saved_s: dict[str, float] = {}  # monotonic
-        self._parts: set[tuple[str, str]] = set()  # saved by this run
+        self._parts: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
         """Read the charts; the board shows them once their targets are added."""

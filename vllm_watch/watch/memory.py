@@ -115,11 +115,9 @@ class Memory:
 
     @property
     def complete(self) -> bool:
-        """True once every target of an earlier run had time to return."""
         return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
 
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
-        """End the incidents of targets that did not return."""
         if not self._open or not self.complete:
             return []
         here = set(targets)

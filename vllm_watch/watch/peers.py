@@ -53,8 +53,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # Only if it is their sole peer: among several, the culprit is unknown. A wait from before this process
-            # started concerns the previous process.
+            # Among several peers the culprit is unknown. An older wait concerns the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting
@@ -89,6 +88,5 @@ def _stalled(incident: Incident) -> bool:
 
 
 def _failed_itself(incident: Incident) -> bool:
-    """Return True if it is down or stalled without waiting for another rank."""
     own = incident.kind == "engine_stalled" and incident.cause in ("stopped", "idle_wedged")
     return (own or incident.kind == "engine_down") and incident.firing

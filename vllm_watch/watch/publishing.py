@@ -30,7 +30,7 @@ class Listener(Protocol):
     """Reads the board after each scrape."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle a scrape of `target`; events may concern other targets too."""
+        """Handle a scrape of `target`. Events may concern other targets too."""
 
 
 class Publisher:

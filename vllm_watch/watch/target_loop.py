@@ -222,7 +222,6 @@ def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
 
 
 def _not_judged(observation: Observation) -> TargetSignals:
-    """Return signals that are all unknown, because judging raised."""
     return TargetSignals(
         target=observation.target,
         t=observation.t,

@@ -137,7 +137,7 @@ class Watch:
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Seed the detectors from another server of the group; return errors of lost parts."""
+        """Seed the detectors from another server of the group."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(

@@ -31,7 +31,7 @@ class Container:
     id: str
     name: str
     status: str  # "running", "exited", "restarting", "paused" …
-    restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
+    restart_policy: str
     started_t: float | None  # Unix seconds
     pid: int | None  # on the host
 

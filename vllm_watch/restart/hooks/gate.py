@@ -87,7 +87,6 @@ class Hook:
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
 
     async def _server_start(self, call: base.HookCall) -> float:
-        """Return the server's start. Raises HookError if the server must not be ended."""
         looked_t = self._gates().probes(call.target).scraped_start_t
         known_t = looked_t if call.process_start_time is None else call.process_start_time
         if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:

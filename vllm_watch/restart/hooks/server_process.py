@@ -199,6 +199,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if an address is one of the process's network namespace, or of ours if `pid` is None."""
+    """Return True if an address belongs to the process's network namespace (None: ours)."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

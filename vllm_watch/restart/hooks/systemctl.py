@@ -22,10 +22,10 @@ class Unit:
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
     active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
-    sub_state: str  # "running", "auto-restart", "dead" …
-    result: str  # "success", "start-limit-hit" …
+    sub_state: str
+    result: str
     restart: str
-    restarts: int | None  # by systemd
+    restarts: int | None
     main_pid: int | None  # on the host
     invocation: str  # new for each start
 

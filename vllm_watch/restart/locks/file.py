@@ -164,7 +164,6 @@ class Lock:
             os.close(descriptor)
 
     def _read(self) -> _Kept:
-        """Return the current content. Raises ValueError if it is damaged."""
         try:
             body = regular_file.read(self._file, BYTES_MAX, follow=False)
         except FileNotFoundError:

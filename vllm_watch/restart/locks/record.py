@@ -171,7 +171,6 @@ def take(
 def _still_spent(
     record: Record, kept: tuple[Slot, ...], sightings: Sightings, now: Now
 ) -> tuple[Spent, ...]:
-    """Return the restarts under way and those of the last hour."""
     under_way = {slot.attempt_id for slot in kept if slot.rest_t is None}
     ghosts = {slot.attempt_id for slot in record.held} - under_way
     spent = []
@@ -198,7 +197,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Free the slot after a rest and record the result. An unused slot does not count as a restart."""
+    """Free the slot after a rest and record the result. An unused slot does not count."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
