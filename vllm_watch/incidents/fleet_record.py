@@ -14,6 +14,7 @@ LATE_SECONDS = 2.0
 """Polls start within milliseconds; a longer delay is the watcher's own."""
 
 NAMES_SHOWN = 8
+"""The related incidents name all targets."""
 
 
 @dataclass(slots=True)
