@@ -50,7 +50,7 @@ class Incident:
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()  # of a host's incident
+    concerns: tuple[str, ...] = ()  # targets that a host's incident affects
     restart_targets: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
     opened_t: float

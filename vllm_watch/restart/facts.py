@@ -40,7 +40,7 @@ class Facts:
     t: float  # now, in Unix seconds
     state: str | None  # of the server's worst engine
     attempts: tuple[Attempt, ...] | None  # of the group, oldest first; None: unread
-    busy: str | None = None  # an attempt's id
+    busy: str | None = None  # id of the attempt under way
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None
     pause: Pause | None = None

@@ -1,4 +1,4 @@
-"""Run work that may hang in a thread. `threading.Thread.start` waits for the thread, which can die first if memory is short."""
+"""Run work that may hang in a thread. `threading.Thread.start` is not used: it waits forever if the thread dies for lack of memory."""
 
 import _thread
 import asyncio

@@ -18,7 +18,7 @@ REFUSED_SECONDS = 600.0
 """Only an operator or a restart fixes a refusal (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""By default, a server gets canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
+"""By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
 
 UNTRUSTED_SECONDS = 3600.0
 """An untrusted server is tried again after this: it may have been cold."""

@@ -206,7 +206,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # the pod was already evicted or rolled
+                answer = Answer(_SERVER_ERRORS, {})  # already accepted: only this answer is missing
             if answer.status == _GONE:
                 return
             found = answer.document
