@@ -63,7 +63,7 @@ class Lifecycle:
         self._usual_s = 0.0
         self._beside: tuple[Incident, ...] = ()
         self._meanwhile: dict[Key, str] = {}  # findings that an open incident explains
-        self.opened: dict[str, int] = {}  # by kind
+        self.opened: dict[str, int] = {}
 
     @property
     def incidents(self) -> tuple[Incident, ...]:

@@ -132,7 +132,6 @@ class Controls:
 
     @property
     def breaker_reset_t(self) -> float:
-        """When a person last resumed, which closes every breaker."""
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:

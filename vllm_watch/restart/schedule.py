@@ -17,7 +17,7 @@ _log = structlog.get_logger()
 
 TICK_SECONDS = 1.0
 
-Due = Callable[[str, ScheduleSettings], None]  # target, schedule
+Due = Callable[[str, ScheduleSettings], None]
 Since = Callable[[str, ScheduleSettings], float]  # Unix seconds: earlier times do not count
 
 

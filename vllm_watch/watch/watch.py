@@ -51,10 +51,10 @@ class Watch:
     ) -> None:
         """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend that its log names."""
         self.target = target
-        self.address: str | None = None  # its URL
+        self.address: str | None = None
         self.answered_t: float | None = None  # last success in an earlier run of the watcher
         self.signals: TargetSignals | None = None
-        self.reading: Reading | None = None  # last successful one
+        self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
         self._timeline = Timeline()
