@@ -1,4 +1,4 @@
-"""The command line: finds the command, loads only its module, and returns its exit status."""
+"""The command line. It loads only the module of one command, to start fast."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ exit status: 0 fine, 1 found something, 2 wrong usage or configuration, 3 no-go
 """
 
 
-_ALIKE_MAX = 3  # errors shown for one remedy
+_ALIKE_MAX = 3
 
 
 _ARGPARSE = {
@@ -39,12 +39,10 @@ _ARGPARSE = {
     r"the following arguments are required: (.*)": r"required, but missing: \1",
     r"argument ([^:]+): (.*)": r"\1: \2",
 }  # fmt: skip
-"""Messages of argparse, and ours; the first that matches counts."""
+"""Messages of argparse, and ours; the first match is used."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises WatchError."""
-
     def error(self, message: str) -> NoReturn:
         for theirs, ours in _ARGPARSE.items():
             if found := re.fullmatch(theirs, message, re.DOTALL):
@@ -68,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_status.INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout at exit and would print a traceback.
+        # Otherwise the interpreter flushes stdout at exit and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_status.PIPE_CLOSED
     return status
@@ -98,7 +96,6 @@ def _run(argv: list[str]) -> int:
 
 
 def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[str]]:
-    """Return the parser and the options of this command."""
     raw = argparse.RawDescriptionHelpFormatter
     listed = "".join(f"  {each:14}{summary}\n" for each, summary in COMMANDS.items())
     parser = _Parser(
@@ -127,7 +124,6 @@ def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[st
 def _print_error(error: WatchError, stream: TextIO) -> None:
     coloured = terminal.takes_colours(stream)
     bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
-    # An InvalidConfigError has many problems, each with its own remedy.
     by_remedy: dict[str, list[str]] = {}
     for each in getattr(error, "problems", (error,)):
         remedy, cause = (

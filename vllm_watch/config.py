@@ -1,8 +1,4 @@
-"""The configuration as one model, loaded from file, environment and command line; later ones override.
-
-All wrong keys and values are reported at once, with path and remedy. docs/configuration.md is generated
-from these models.
-"""
+"""The configuration: file, then environment, then command line; later ones override. docs/configuration.md is made from it."""
 
 import os
 import re
@@ -49,7 +45,7 @@ from vllm_watch.settings.target import (
 )
 from vllm_watch.settings.tls import TlsFileError
 
-FILE_BYTES_MAX = 2 << 20  # enough for 10,000 targets with all labels
+FILE_BYTES_MAX = 2 << 20  # enough for 10,000 targets with labels
 _PORT_MAX = 65535
 _LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>\d{1,5})")
 
@@ -189,7 +185,6 @@ class Config(Sections):
         return host.strip("[]"), int(port)
 
     def url_here(self, port: int, scheme: str = "http") -> str:
-        """Return the URL of a port for users of this host."""
         host, _ = self.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - text, not a socket
         host = any_address.get(host, host)
@@ -223,7 +218,7 @@ class Config(Sections):
         return self.slo.model_copy(update=own) if own else self.slo
 
     def needs_restart(self, other: "Config") -> list[str]:
-        """Return the changed keys in `other` that need a restart of the watcher."""
+        """Return the changed keys that need a restart of the watcher."""
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         of_hosts = ("gpu_fault", "stale_vram")
@@ -231,18 +226,17 @@ class Config(Sections):
         return found + [f"detectors.{each}" for each in changed]
 
     def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
-        """Return `detectors` with the overrides of this target's group and of this target."""
         group = self.groups.get(target.group, GroupSettings())
         return self.detectors.under(group.detectors).under(target.detectors)
 
     @property
     def wants_restarts(self) -> bool:
-        """Return True if restarts are enabled for a target or through the API."""
+        """True if a target or a user of the API may request restarts."""
         modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
         return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
-        """Return `restart` with the overrides of this target, section by section."""
+        """Return `restart` with this target's overrides, section by section."""
         own = target.restart.model_dump(exclude_unset=True)
         if not own:
             return self.restart
@@ -291,13 +285,7 @@ def load(
     web_config: Path | None = None,
     tls: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the file (default: `VLLM_WATCH_CONFIG`, or none), then `environ`, then the arguments.
-
-    `targets` are `[NAME=]URL`, added to those of the file; errors name the argument `targets_from`. `tls` has keys of `scrape.tls_config`.
-
-    Raises:
-        ConfigError: with all errors; `InvalidConfigError.problems` lists each.
-    """
+    """Read the file (or `VLLM_WATCH_CONFIG`), then `environ`, then the arguments. Raises ConfigError with all errors."""
     if path is None and environ.get(overrides.CONFIG_VARIABLE):
         path = Path(environ[overrides.CONFIG_VARIABLE])
     file = str(path) if path else "configuration"
@@ -324,12 +312,11 @@ def load(
 def _readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
-    except OSError:  # such as a name that is too long: the key instead of its file
+    except OSError:  # such as ENAMETOOLONG, if it is the key itself
         return False
 
 
 def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
-    """Return errors of missing keys and certificates, so that they show now and not at the first scrape."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)
@@ -339,7 +326,7 @@ def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[Con
     for path, scrape in places:
         file = scrape.api_key_file
         if file is not None and not _readable(file):
-            # Not shown: it may be the key itself.
+            # The value may be the key itself.
             cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
             remedy = "name a file that holds the key, readable by vllm-watch"
             errors.append(ConfigError(cause, remedy))

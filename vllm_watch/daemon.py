@@ -1,8 +1,4 @@
-"""The wiring: builds every object once, starts the tasks, reconfigures them on reload, stops them on SIGTERM.
-
-It makes no decisions. Each target's loop scrapes, its Watch judges, the Publisher writes the board once, and restarts and
-notifications read it. The host's GPUs have a loop of their own.
-"""
+"""Build every object once, start the tasks, reconfigure them on reload and stop them on SIGTERM. No decisions are made here."""
 
 import asyncio
 import signal
@@ -49,11 +45,11 @@ if TYPE_CHECKING:  # imported late: only some configurations need it
 _log = structlog.get_logger()
 
 STOP_SECONDS = 5.0
-"""Timeout of stopping, after running hooks have ended; then remaining tasks are abandoned."""
+"""Tasks that are still running after this are abandoned; hooks have ended before."""
 
 
 class Daemon:
-    """The whole watcher. `load_config` returns the new configuration on reload (None: no reload)."""
+    """The whole watcher. `load_config` returns the new configuration on reload."""
 
     def __init__(
         self,
@@ -68,7 +64,7 @@ class Daemon:
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
-        self._reload_pending = False  # requested by SIGHUP
+        self._reload_pending = False
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
@@ -110,7 +106,7 @@ class Daemon:
             self._restarts.configure(self._config)
         elif self._config.wants_restarts:
             from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
-            from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
+            from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - imports a scheduler
 
             evidence = Evidence(self.board, self.recorder, self._loops.logs, self._stacks)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
@@ -133,7 +129,6 @@ class Daemon:
 
     @property
     def loops(self) -> list[TargetLoop]:
-        """The running loops; benchmarks read their lateness."""
         return [running.loop for running in self._loops.running.values()]
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
@@ -158,13 +153,13 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Bind the port, serve, and start to scrape. Raises ServeError."""
+        """Bind the port and start every task. Raises ServeError."""
         self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
         self._loops.open(self._session)
-        async with self._reloading:  # the API is up already: a reload must wait
+        async with self._reloading:  # a reload through the API, which is already served, must wait
             await self._memory.open()
             self._publisher.open(self._host.watch)
             if self._restarts is not None:
@@ -186,17 +181,16 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """URL of the page for users of this host."""
         return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
-        """Stop everything; may be called at any time."""
+        """Stop everything. May be called at any time."""
         tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
         if self._restarts is not None:
-            # After the loops: without Restarts, its effects would be judged as faults.
+            # The loops stop first: without Restarts, they would take a restart in progress for a fault.
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
@@ -212,10 +206,7 @@ class Daemon:
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
-        """Reread and apply the configuration; a wrong one raises WatchError and changes nothing.
-
-        `actor` and `source` are recorded in the journal.
-        """
+        """Reread and apply the configuration. Raises WatchError for a wrong one, and changes nothing then."""
         if self._load_config is None:
             return
         async with self._reloading, self._manager.reloading():
@@ -232,16 +223,16 @@ class Daemon:
 
     def _reload_on_signal(self) -> None:
         if self._reload_pending:
-            return  # the pending reload reads the configuration after this signal, too
+            return  # the pending reload has not read it yet
         self._reload_pending = True
 
         async def quietly() -> None:
             try:
-                async with self._reloading:  # wait for the reload in progress
+                async with self._reloading:
                     self._reload_pending = False
                 await self.reload("a local user", "SIGHUP")
             except WatchError:
-                return  # logged; the old configuration stays
+                return  # already logged
 
         self._tasks.append(asyncio.create_task(quietly(), name="reload"))
         self._tasks = [task for task in self._tasks if not task.done()]
@@ -261,8 +252,6 @@ class Daemon:
         await self._discover(even_if_unchanged=True)
         if self._restarts is not None:
             await self._restarts.start()
-
-    # --- targets
 
     async def _discover_on(self) -> None:
         while True:
@@ -297,8 +286,6 @@ class Daemon:
         self._loops.unseen.discard(target)
         if self._config.py_spy is not None:
             self._hangs.saw(target, events)
-
-    # --- for the server
 
     def _not_ready(self) -> str | None:
         if self._targets is None:

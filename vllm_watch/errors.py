@@ -2,10 +2,7 @@
 
 
 class WatchError(Exception):
-    """An operating error, shown as `cause` and `remedy`, never as a traceback.
-
-    `cause` is one sentence that quotes the wrong value; `remedy` is an instruction.
-    """
+    """An error shown as `cause`, a sentence, and `remedy`, an instruction; never as a traceback."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}. {remedy}")
@@ -14,7 +11,7 @@ class WatchError(Exception):
 
 
 class ConfigError(WatchError):
-    """An invalid configuration; `cause` begins with the path of the key or of the file."""
+    """An invalid configuration; `cause` begins with the path of the key or file."""
 
 
 class ExpositionError(WatchError):
@@ -26,7 +23,7 @@ class RecordingError(WatchError):
 
 
 class HookError(WatchError):
-    """A restart hook that cannot or will not act; certainly nothing was restarted."""
+    """A restart hook that cannot act and has not restarted anything."""
 
 
 class ServeError(WatchError):
@@ -34,8 +31,8 @@ class ServeError(WatchError):
 
 
 class JournalError(WatchError):
-    """The journal, which must be on disk before a restart, cannot be written or read."""
+    """The journal cannot be written or read; without it nothing is restarted."""
 
 
 class StateError(WatchError):
-    """The state folder cannot be used; the watcher continues without saved state."""
+    """The state folder cannot be used; the watcher continues without it."""

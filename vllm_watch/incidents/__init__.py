@@ -1,1 +1,1 @@
-"""From verdicts to incidents, from first sign to end. Pure."""
+"""From verdicts to incidents. Pure."""

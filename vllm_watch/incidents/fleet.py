@@ -1,14 +1,10 @@
-"""Many targets that fall silent at once share one cause, most likely the watcher's own.
+"""Many targets that fall silent at once share one cause, most likely the watcher's own network, proxy or host.
 
-If the watcher's network, name server, proxy or host fails, all engines seem dead: restarting them would be the worst
-response, and a page for each would hide the cause. So one incident pages once; the `engine_down` incidents of that
-minute become linked tickets without advice until most targets are back. Targets still silent then page on their own.
+Restarting them would be the worst response, so one incident pages for all, and the `engine_down` incidents of that minute
+become linked tickets without advice. Targets that stay silent once most are back page on their own. A server that
+answers, however badly, is not part of it.
 
-Not hidden: a server that answers, however badly (`engine_dead`); a process known to have ended on this host; a
-later silence. If all are really dead, one page names them, with the evidence for either cause.
-
-This is the last stage that changes an incident. It survives a restart of the watcher: members not scraped since
-count as silent.
+This is the last stage that changes an incident. After a restart of the watcher, members not scraped yet count as silent.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,39 +31,39 @@ KIND, CAUSE = "engine_down", "unreachable"
 STATE_VERSION = 1
 
 WINDOW_SECONDS = 60.0
-"""Polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
+"""The polls of 200 targets are spread over an interval, and timeouts add seconds: half a minute at 15 s intervals."""
 
 KNOWN_SECONDS = 600.0
-"""A target counts as answering this long after its last answer; a longer silence is not evidence."""
+"""A target counts as answering until this long after its last answer."""
 
 SETTLED_SECONDS = 30.0
-"""Most members must be back, and one silent, this long before it is reported alone: each returns at its own poll."""
+"""Most members must be back this long before a silent one is reported alone: each returns at its own poll."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
-"""Causes that prove an answer from the server: a broken path cannot explain them."""
+"""Causes that prove an answer, so the path to the server is not broken."""
 
 
 class Fleet:
     """Changes incidents after judgement, before publishing."""
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
-        """The limit: over `share` of the targets that answered before, and at least `targets_min`."""
+        """A silence is common if more than `share` of the known targets, and at least `targets_min`, are silent."""
         self.target = WATCHER
-        self.opened: dict[str, int] = {}  # ever opened, by kind
+        self.opened: dict[str, int] = {}  # by kind
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, Target] = {}
-        self._singles: dict[str, Incident] = {}  # open engine_down incidents by id, as judged
-        self._links: dict[str, str] = {}  # id of an open single incident → of the common one
-        self._unscraped: dict[str, None] = {}  # targets of an earlier run
+        self._singles: dict[str, Incident] = {}
+        self._links: dict[str, str] = {}  # single incident → the common one
+        self._unscraped: dict[str, None] = {}
         self._waiting: dict[str, None] = {}  # single incidents that may become common
         self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._clock_s: float | None = None  # observations' clock to Unix seconds
-        self._began_s = float("inf")  # first scrape of this run
-        self._late = 0.0, 0.0  # latest late poll: time, delay
+        self._clock_s: float | None = None  # added to the observations' clock it gives Unix seconds
+        self._began_s = float("inf")
+        self._late = 0.0, 0.0  # of a late poll: time, delay
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -94,14 +90,10 @@ class Fleet:
     def take_up(
         self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
     ) -> list[IncidentEvent]:
-        """Adopt targets from Unix time `t` on; return the events of changed incidents.
-
-        `restored`: target → host, time of its last answer to an earlier run (None: unknown), open incidents. Those that
-        fell silent together are held until all targets have been scraped.
-        """
+        """Adopt the targets of an earlier run, with host, last answer and open incidents. Return the events to publish."""
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
-                continue  # its settings changed
+                continue
             target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
             for each in (each for each in incidents if each.kind == KIND):
                 self._singles[each.id] = each
@@ -118,7 +110,7 @@ class Fleet:
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
     ) -> list[IncidentEvent]:
-        """Drop a target; `events`: the ends of its incidents. Return the events to publish."""
+        """Drop a target; `events` end its incidents. Return the events to publish."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
         self._unscraped.pop(target, None)
@@ -135,7 +127,6 @@ class Fleet:
         return told
 
     def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
-        """Drop unwatched members, and links of unknown incidents."""
         self._links = {name: to for name, to in self._links.items() if name in self._singles}
         members = () if self._common is None else tuple(self._common.members)
         return [event for name in members if name not in here for event in self.forget(name, t)]
@@ -148,10 +139,7 @@ class Fleet:
         late_s: float = 0.0,
         explained: Collection[str] = (),
     ) -> list[IncidentEvent]:
-        """Process one poll and its events; return the events to publish, also of other targets and WATCHER, in order.
-
-        `late_s`: delay of the poll's start. `explained`: silent targets with a page already, as for a lost GPU.
-        """
+        """Process one poll and return all events to publish, in order. Another page already covers targets in `explained`."""
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
@@ -165,7 +153,7 @@ class Fleet:
         return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
-        """Return the incident as published: milder during a suspected common cause; the link stays."""
+        """Return the incident as published: linked, and milder while a common cause is suspected."""
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
@@ -182,7 +170,7 @@ class Fleet:
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
         if observation.scrape.outcome == "watcher" and not heard:
-            return  # not polled: neither answer nor silence
+            return  # neither an answer nor silence
         target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
@@ -201,7 +189,7 @@ class Fleet:
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
-            common.held.pop(name, None)  # the server answered: a separate problem
+            common.held.pop(name, None)  # the server answered: another problem
         if name in self._waiting:
             return [self._shown(event)]
         if common is None:
@@ -220,7 +208,7 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            # An unscraped target that last answered before that moment may be one of them.
+            # A target that is not scraped yet may be one of them.
             before_s = moment_s + WINDOW_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
@@ -246,10 +234,7 @@ class Fleet:
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
-        """Return the moment around which others fell silent, and the target's outcome if it was silent before this run.
-
-        Then only targets silent in the same way count as fallen together, and one that refuses connections may be starting.
-        """
+        """Return the moment around which others fell silent, and the outcome if the silence is older than this run."""
         target = self._targets.get(name)
         if target is None or target.silent_s is None:
             return now_s, ""
@@ -259,7 +244,7 @@ class Fleet:
         return target.silent_s, unseen
 
     def _unseen(self, target: Target) -> str:
-        """Return the outcome of a silent target not known to have answered shortly before; else ""."""
+        """Return the outcome of a silence that did not follow an answer, else ""."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
         return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
@@ -271,7 +256,6 @@ class Fleet:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
-        """Return the targets that fell silent around a moment, and how many had answered before."""
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, moment_s))
         return members, known + (len(members) if unseen else 0)
@@ -280,7 +264,7 @@ class Fleet:
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        # It may have fallen silent with them while no watcher ran.
+        # It may have fallen silent while no watcher ran.
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
@@ -293,11 +277,9 @@ class Fleet:
         return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
-        """Return True while targets of an earlier run are unscraped, for one interval at most."""
         return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Once all are scraped, judge waiting incidents as if just opened."""
         told: list[IncidentEvent] = []
         waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
         for each in (each for each in waiting if each.phase == ACTIVE):
@@ -320,7 +302,6 @@ class Fleet:
         self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """Close the common incident when it is over; targets still silent then page on their own."""
         common = self._common
         if common is None:
             return []
@@ -333,8 +314,7 @@ class Fleet:
         if common.members and now_s - common.back_s < SETTLED_SECONDS:
             return []
         released = self._released(common, t, now_s)
-        # Recovered members' incidents end after their quiet time; until then the
-        # trouble may return.
+        # The trouble may return, so incidents of recovered members end after their quiet time.
         if any(name in self._singles for name in common.held):
             return released
         self._common = None
@@ -342,7 +322,6 @@ class Fleet:
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
     def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
-        """Publish incidents of targets still silent, as judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)

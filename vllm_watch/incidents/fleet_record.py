@@ -1,4 +1,4 @@
-"""State of targets and their common incident, and the incident's description."""
+"""The common incident of silent targets, and its description."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ LATE_SECONDS = 2.0
 """Polls start within milliseconds; a longer delay is the watcher's own."""
 
 NAMES_SHOWN = 8
-"""Related incidents name all."""
+"""The related incidents name all targets."""
 
 
 @dataclass(slots=True)
@@ -23,10 +23,10 @@ class Target:
 
     host: str
     answered_s: float | None = None
-    silent_s: float | None = None  # first poll without an answer, if the last had none
+    silent_s: float | None = None  # first poll without an answer
     fell_s: float = 0.0  # earliest possible beginning
     outcome: str = "not scraped yet"
-    dead: bool = False  # its process is known to have ended
+    dead: bool = False
 
 
 @dataclass(slots=True)
@@ -34,15 +34,15 @@ class Common:
     """The open common incident."""
 
     incident: Incident
-    moment_s: float  # beginning of the silence, or when it opened
+    moment_s: float  # when the silence began, or it opened
     unseen: str  # outcome, if silent before this run
-    known: int  # targets that had answered, or should
-    members: dict[str, None]  # in order of detection
-    back_s: float | None = None  # since when most are back
+    known: int  # targets that had answered
+    members: dict[str, None]
+    back_s: float | None = None  # most members are back since then
     held: dict[str, None] = field(default_factory=dict)  # ids of single incidents
 
     def export_state(self) -> dict[str, Any]:
-        """Omit `back_s`: recovery must be seen again."""
+        """Return all but `back_s`, because recovery must be seen again."""
         return {
             "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
             "known": self.known, "members": list(self.members), "held": list(self.held),
@@ -61,7 +61,7 @@ class Common:
 def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
-    """Return the common incident. `others`: targets that answer; `late_s`: largest delay of a scrape."""
+    """Return the common incident; `others` are targets that answer."""
     how = _counted(each.outcome for each in members.values())
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
     fell = (

@@ -1,4 +1,4 @@
-"""An open incident, and the state that later polls need."""
+"""An open incident with its state between polls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,7 @@ from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
-"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate.
-An unknown cause is replaced at once."""
+"""Verdicts in a row before a known cause is replaced or advice withdrawn: near a boundary causes alternate."""
 
 RETURNED_SECONDS = 10.0
 """A shorter absence is flicker, not a return."""
@@ -26,12 +25,12 @@ class Followed:
     """One open incident."""
 
     incident: Incident
-    life: Life  # when it opened
+    life: Life
     quiet_needed_s: float
-    lost_mark: lost.Mark  # when it began
-    quiet_s: float = 0.0  # how long nothing was found
-    recovering_since_s: float | None = None  # on the target's timeline
-    rival: tuple[str, bool] | None = None  # that may replace the current cause and advice
+    lost_mark: lost.Mark
+    quiet_s: float = 0.0
+    recovering_since_s: float | None = None
+    rival: tuple[str, bool] | None = None  # may replace cause and advice
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
@@ -40,7 +39,7 @@ class Followed:
             self.incident = replace(self.incident, firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
-        """Note a clear poll; return True if it is the first."""
+        """Note a clear poll. Return True if it is the first."""
         self.unseen()
         if self.incident.phase == RECOVERING:
             return False
@@ -51,19 +50,16 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        """Set the requests lost since it began; None: unknown now."""
         if requests is None and self.incident.phase == RECOVERING:
-            return  # it belongs to another problem
+            return
         if requests != self.incident.requests_lost:
             self.incident = replace(self.incident, requests_lost=requests)
 
     def close_at(self, t: float) -> None:
-        """Set when it resolves if it stays clear."""
         if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
             self.incident = replace(self.incident, closes_t=t)
 
     def meanwhile(self, text: str) -> None:
-        """Set the finding that this incident explains for now; "": none."""
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
@@ -71,7 +67,7 @@ class Followed:
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
-        """Apply the current verdict, with its severity (relations.py may change it)."""
+        """Apply the current verdict."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
@@ -80,7 +76,7 @@ class Followed:
             known, phase=ACTIVE, firing=True, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t),
         )  # fmt: skip
-        if returned:  # `recurring` counts earlier ones
+        if returned:
             began_t = max(known.ended_t or t, t - max(0.0, verdict.since_seconds))
             seen = replace(seen, began_t=began_t, worst=worst_of(verdict, t), times=known.times + 1)
         if not back and not self._takes_over(verdict, at_s):
@@ -88,7 +84,7 @@ class Followed:
             return
         severity = verdict.severity
         if verdict.cause == known.cause and not back:
-            # People were notified: severity drops only by its end or another cause.
+            # People were notified, so the severity drops only if the cause changes.
             severity = min(severity, known.severity, key=incident.severity_rank)
         self.rival = None
         self.incident = replace(
@@ -106,11 +102,9 @@ class Followed:
         )
 
     def is_of(self, verdict: Verdict) -> bool:
-        """Return True for a cause of the same family, or an unknown one."""
         return family_of(verdict) in ("", self.incident.family) or not self.incident.family
 
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:
-        """Return True if the verdict replaces the known cause."""
         known = self.incident
         if verdict.cause == known.cause:
             if not known.restart_advised or verdict.restart_advised:
@@ -164,7 +158,7 @@ def family_of(verdict: Verdict) -> str:
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:
-    """Return the verdict's measure as a Worst."""
+    """Return the verdict's leading evidence as a Worst."""
     if verdict.measure is None or not verdict.evidence_for:
         return None
     return Worst(t, verdict.measure, verdict.evidence_for[0])

@@ -1,7 +1,4 @@
-"""The record of one incident, shared by judgement, board, state folder, notifications and hooks.
-
-It becomes plain values only when it leaves the process or is stored.
-"""
+"""The record of one incident."""
 
 import hashlib
 from collections.abc import Iterable
@@ -22,7 +19,7 @@ OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 ACTIVE, RECOVERING = "active", "recovering"
 
-Key = tuple[str, str | None]  # at most one incident of each is open
+Key = tuple[str, str | None]
 
 Trouble = tuple[str, str | None, str]  # kind, engine, family of causes
 
@@ -45,40 +42,38 @@ class Incident:
     engine: str | None
     kind: str
     cause: str
-    family: str = ""  # one trouble (story.base.Cause); "": unknown, or all
-    severity: str  # one of SEVERITIES
-    summary: str  # of the last poll that found it
-    meanwhile: str = ""  # another finding, not reported separately (yet)
-    stacks: str = ""  # soon after it opened
+    family: str = ""  # of causes (story.base.Cause)
+    severity: str
+    summary: str
+    meanwhile: str = ""  # a finding that is not reported separately
+    stacks: str = ""
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
-    concerns: tuple[str, ...] = ()  # targets affected by a host's incident
-    restart_targets: tuple[str, ...] = ()  # those advised to restart
-    related: tuple[str, ...] = ()  # ids, oldest first
+    concerns: tuple[str, ...] = ()  # targets that a host's incident affects
+    restart_targets: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
     opened_t: float
-    updated_t: float  # poll of summary and evidence
+    updated_t: float  # of summary and evidence
     began_t: float  # first bad poll
-    ended_t: float | None = None  # first good poll after it
-    closes_t: float | None = None  # when it resolves if it stays clear
+    ended_t: float | None = None  # first good poll
+    closes_t: float | None = None  # if it stays clear
     phase: str = ACTIVE  # ACTIVE | RECOVERING
-    firing: bool = True  # found by the last poll
+    firing: bool = True  # the last poll found it
     times: int = 1  # occurrences without a day in between
-    recurring: Recurring | None = None  # None: it occurred once
+    recurring: Recurring | None = None
     worst: Worst | None = None
-    requests_lost: int | None = None  # since it began (lost.py); None: unknown
+    requests_lost: int | None = None  # None: unknown
     resolved_t: float | None = None
-    way: tuple[Step, ...] = ()  # its history (way.py)
+    way: tuple[Step, ...] = ()
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
     def key(self) -> Key:
-        """Unique among open incidents of a target."""
         return self.kind, self.engine
 
     @property
     def trouble(self) -> Trouble:
-        """Identity of a recurring problem."""
         return self.kind, self.engine, self.family
 
     @property
@@ -91,17 +86,16 @@ class Incident:
 
     @property
     def hangs(self) -> bool:
-        """Return True if stacks help to explain it."""
+        """True if stacks help to explain it."""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     @property
     def texts(self) -> list[str]:
-        """Stacks first, then the evidence."""
         return [self.stacks, *(each.text for each in self.evidence_for)]
 
     @property
     def advised_after_s(self) -> float | None:
-        """Age at which a restart is advised; None: not time-based."""
+        """Age at which a restart is advised, or None."""
         waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
         return next((value for value in waits if isinstance(value, float)), None)
 
@@ -116,14 +110,14 @@ class IncidentEvent:
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds
     incident: Incident
-    before: Incident | None = None  # before an update by a scrape
+    before: Incident | None = None
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
 
 
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
-    """Return the incident, ended at Unix time `t`."""
+    """Return the incident as ended."""
     over_t = t if incident.ended_t is None else incident.ended_t
     return replace(
         incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
@@ -132,12 +126,12 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
 
 
 def stepped(incident: Incident, t: float, event: str, *changes: str) -> Incident:
-    """Return the incident with its current form added to its way; `changes`: those made after its detector."""
+    """Return the incident with its current form added to its way."""
     return replace(incident, way=way.extended(incident, t, event, *changes))
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
-    """Return the incident's id, the same for each watcher; valid in paths, labels and file names."""
+    """Return an id that each watcher computes alike, valid in paths and labels."""
     what = f"{target}\n{engine}\n{kind}\n{opened_t:.3f}"
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
@@ -153,9 +147,6 @@ def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
 def severity_rank(severity: str) -> int:
     """Return 0 for the worst; unknown severities rank last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-# --- serialization: `replay --json`, streams, the state folder
 
 
 def published(event: IncidentEvent) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""From verdicts to incidents: one problem is one incident, from its first sign to its end.
+"""Turn verdicts into incidents: one problem is one incident, from its first sign to its end.
 
-A finding opens an incident at once (detectors decide how long to wait), unless it is the effect of another active
-one. An incident recovers at the first poll without its finding, and resolves when that lasts. Nothing opens, pages
-or is advised on a finding with normal numbers. Another kind found during a recovery ends it and opens.
-`unknown` changes nothing.
+A finding opens an incident at once, unless it is the effect of an active one. At the first poll without it the incident
+recovers, and it resolves once that has lasted or another kind is found. Verdicts that are `unknown` change nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -33,7 +31,7 @@ from vllm_watch.signals import stored
 STATE_VERSION = 3
 
 QUIET_LOOKS = 3.0
-"""Usual intervals without a finding before an end: one poll does not prove recovery."""
+"""Usual intervals without a finding before the end: one poll does not prove recovery."""
 
 QUIET_LOOKS_SECONDS_MAX = 180.0
 """Limit of the wait for QUIET_LOOKS."""
@@ -45,40 +43,36 @@ class Moment:
 
     t: float  # Unix seconds
     at_s: float  # on a timeline without steps
-    up: bool  # a server answered
+    up: bool
     process_start_time: float | None = None  # Unix seconds
-    restarts: Mapping[str, int] = field(default_factory=dict)  # engine → counter resets
-    samples: Sequence[EngineSample] = ()  # empty if nothing was read
+    restarts: Mapping[str, int] = field(default_factory=dict)  # counter resets by engine
+    samples: Sequence[EngineSample] = ()
 
 
 class Lifecycle:
-    """Follows the incidents of one target, or of one host, from poll to poll."""
+    """Follows the incidents of one target or host."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._followed: dict[Key, Followed] = {}
-        self._found_since_s: dict[Key, float] = {}  # without an incident yet
+        self._found_since_s: dict[Key, float] = {}  # findings without an incident
         self._over: dict[Key, float] = {}  # when published trouble was last found
         self._recurrence = Recurrence()
         self._lost = LostRequests()
         self._at_s: float | None = None
         self._usual_s = 0.0
-        self._beside: tuple[Incident, ...] = ()  # open elsewhere
+        self._beside: tuple[Incident, ...] = ()
         self._meanwhile: dict[Key, str] = {}  # findings that an open incident explains
-        self.opened: dict[str, int] = {}  # ever opened, by kind
+        self.opened: dict[str, int] = {}
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Oldest first."""
         return tuple(followed.incident for followed in self._followed.values())
 
     def update(
         self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
     ) -> list[IncidentEvent]:
-        """Process one poll; return its events, in order.
-
-        `beside`: incidents open on the target's host and peers, or on the host's targets.
-        """
+        """Process one poll and return its events, in order. `beside` are open incidents of the host, its targets or peers."""
         passed_s = 0.0
         if self._at_s is not None:
             passed_s = moment.at_s - self._at_s
@@ -115,17 +109,14 @@ class Lifecycle:
                 each.note_stacks(sentence)
 
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
-        """End all incidents: the target is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
-
-    # --- findings
 
     def _found(self, moment: Moment, key: Key, verdict: Verdict) -> list[IncidentEvent]:
         followed = self._followed.get(key)
         if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
-        if followed is not None:  # another family
+        if followed is not None:
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
@@ -210,7 +201,6 @@ class Lifecycle:
         return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
-        """Link causes and effects opened since; an effect of a paging cause becomes a ticket."""
         events = []
         for followed in self._followed.values():
             known = followed.incident
@@ -230,12 +220,9 @@ class Lifecycle:
                 events.append(IncidentEvent(UPDATED, t, followed.incident, known))
         return events
 
-    # --- recovery
-
     def _recovered(
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
-        """Start or continue a recovery, and resolve after the quiet time. `gone`: the engine vanished."""
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
@@ -274,8 +261,6 @@ class Lifecycle:
             over = replace(over, related=(*over.related, follower))
         return IncidentEvent(RESOLVED, t, stepped(over, t, RESOLVED))
 
-    # --- stored state
-
     def export_state(self) -> dict[str, Any]:
         return {
             "version": STATE_VERSION,
@@ -289,10 +274,7 @@ class Lifecycle:
         }
 
     def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
-        """Restore incidents of `kinds`, on the same timeline; unwatched time is not quiet.
-
-        Raises one of stored.DAMAGE, then without changes.
-        """
+        """Restore incidents of `kinds`; unwatched time is not quiet. Raises one of stored.DAMAGE, and changes nothing then."""
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
@@ -324,7 +306,7 @@ def _told(known: Incident) -> Sequence[object]:
 
 
 def _life(moment: Moment, engine: str | None) -> Life:
-    """Return a value that changes with the process of an engine (None: of any)."""
+    """Return a value that changes with the process of this engine (None: any)."""
     counted = moment.restarts
     restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
     return moment.process_start_time, restarts

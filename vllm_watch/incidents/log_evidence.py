@@ -11,7 +11,7 @@ _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
 
 
 def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:
-    """Return the verdicts, with the log's reason in those that find the engine gone or stuck."""
+    """Add the log's reason to verdicts of an engine that is gone or stuck."""
     if failed is None:
         return verdicts
     text = f"its log reports: {failed.explanation}"

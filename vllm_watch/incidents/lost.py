@@ -1,8 +1,4 @@
-"""Requests that an incident cost, from counters. Pure.
-
-Lost: requests in flight when the process ended, and errors and aborts beyond the usual rate (clients hang up on healthy
-engines too). Unknown if a counter is missing or the server does not answer.
-"""
+"""Count the requests that an incident cost: those in flight when the process ended, and failures beyond the usual rate. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +10,16 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 USUAL_SECONDS = 1800.0
-"""Incident-free time for the mean usual rate."""
+"""The usual rate is averaged over this much time without incidents."""
 
 USUAL_SECONDS_MIN = 60.0
-"""The usual rate is unknown before this."""
+"""Before this, the usual rate is unknown."""
 
 CHANCE_DEVIATIONS = 3.0
-"""Poisson deviations beyond chance."""
+"""Failures count if they exceed the usual rate by this many Poisson deviations."""
 
 PAST_MAX = 32
-"""Counter steps kept: incidents begin some polls before they open."""
+"""Counter steps kept, because incidents begin some polls before they open."""
 
 
 class Counted(NamedTuple):
@@ -35,30 +31,28 @@ class Counted(NamedTuple):
 
 
 KEPT_MAX = 128
-"""Engines kept though absent from a scrape, as during a start. Bounded: a server may report new names at each scrape."""
+"""Limit of absent engines: a hostile server may report new names each time."""
 
 Mark = Mapping[str, Counted]
-"""By engine, at an incident's beginning."""
+"""Counts by engine when the incident began."""
 
 
 @dataclass(slots=True)
 class _Engine:
     begun_s: float
     restarts: int
-    counter: float  # of failed requests, at the last scrape
-    in_flight: float | None  # at the last scrape
+    counter: float  # of failed requests
+    in_flight: float | None
     at_s: float
     well_s: float = 0.0
     well_failed: float = 0.0
     past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
 
     def at(self, at_s: float) -> Counted:
-        """Return the counts then, or at the first poll."""
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
         return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
 
     def lost_since(self, then: Counted, at_s: float) -> float | None:
-        """Return requests lost since; None if unknown."""
         now = self.past[-1]
         if self.begun_s > then.at_s:
             return None
@@ -82,7 +76,7 @@ class LostRequests:
     def look(
         self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
     ) -> None:  # fmt: skip
-        """Process one poll. `restarts`: by engine; `well`: no incident is open."""
+        """Process one poll. `well`: no incident is open."""
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
@@ -91,13 +85,11 @@ class LostRequests:
             self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
-        """Return the counts of an engine, or of all, at that time."""
         return {
             name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
         }
 
     def since(self, mark: Mark, at_s: float) -> int | None:
-        """Return requests lost since the mark; None: unknown."""
         if not self._heard or not mark:
             return None
         lost = 0.0
@@ -125,7 +117,7 @@ class LostRequests:
                 begun.past.append(Counted(at_s, 0.0, 0.0))
                 self._engines[sample.engine] = begun
             return
-        if counter is None:  # one that just started may lack it
+        if counter is None:
             counter = 0.0 if anew else known.counter
         failed = counter if anew else counter - known.counter
         gone = known.in_flight or 0.0 if anew else 0.0

@@ -1,4 +1,4 @@
-"""A down or hung server looks unused if it finished its last request in time; its peers' waits show the need."""
+"""Page for a down or hung server that seems unused, if its peers wait for it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,11 +9,11 @@ _STANDS_STILL = {
     "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
     "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
 }
-"""Causes that others can wait for, by kind."""
+"""Causes that others can wait for."""
 
 
 def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
-    """Raise a gone server's ticket to a page while peers or ranks wait for it or fail without it."""
+    """Raise a ticket to a page if others wait for the server."""
     by = (*around.missed_by, *around.stalled_ranks)
     return [_paged(each, by) for each in verdicts] if by else list(verdicts)
 

@@ -1,8 +1,7 @@
-"""Our own restart: the server's end is not new trouble, unless it does not come back. Pure.
+"""During our own restart the server's end is not new trouble, unless it does not come back. Pure.
 
-Under way, `engine_down` and `engine_stalled` are unknown: nothing opens, and open incidents stay. The first poll of
-another process ends that. A server that the restart did not bring back is down at once and pages, whatever the
-symptoms: only the watcher stopped it.
+`engine_down` and `engine_stalled` are unknown until another process is polled. A server that does not come back pages at
+once, because only the watcher stopped it.
 """
 
 from collections.abc import Iterable
@@ -24,15 +23,13 @@ class RestartNews:
     """State of our own restart at one poll."""
 
     under_way: bool = False
-    missing: str | None = (
-        None  # None while none is under way; else why the server should be back by now
-    )
+    missing: str | None = None  # why the server should be back by now
 
 
 NO_RESTART = RestartNews()
 
 RESUME_SECONDS = 60.0
-"""Time for the journal, after the watcher's start, to report a restart begun by an earlier run."""
+"""Time in which the journal may still report an earlier run's restart."""
 
 
 class OwnRestart:
@@ -40,13 +37,13 @@ class OwnRestart:
 
     def __init__(self) -> None:
         self._news = NO_RESTART
-        self._life: Life | None = None  # of the process that is to end
+        self._life: Life | None = None
         self._missing: str | None = None
 
     def follow(
         self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
     ) -> None:
-        """Process the news (None: journal not read yet). `before`: the previous poll's; `began_s`: age of this watcher."""
+        """Process the news; None: the journal is not read yet. `began_s` is the watcher's age."""
         if news is None and began_s > RESUME_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
@@ -77,7 +74,6 @@ class OwnRestart:
         return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """Return the verdicts, adjusted for the restart."""
         if signals.up:
             self._missing = None
             if self._life is not None and _life(signals) != self._life:

@@ -1,4 +1,4 @@
-"""Recurring trouble: notify again once it has doubled. Pure."""
+"""Recurring trouble: notify again only once it has doubled. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -12,20 +12,19 @@ if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
 QUIET_SECONDS = 30.0
-"""An incident ends after this long without a finding: retries and drained queues flicker for seconds. Far within the five
-minutes in which an end must be reported."""
+"""An incident ends after this long without a finding: retries and drained queues flicker for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
 """One-minute rates cross any limit under random load."""
 
 QUIET_SECONDS_MAX = 240.0
-"""The quiet time doubles with each recurrence up to this: an end is reported within five minutes."""
+"""Limit of the quiet time, which doubles each time: an end must be reported within five minutes."""
 
 FORGOTTEN_SECONDS = 86_400.0
-"""After a day away it is new: periodic causes have at most a day's period."""
+"""After a day the trouble is new: periodic causes have at most a day's period."""
 
 DOUBLED = 2.0
-"""Notify again at this multiple of the last notified occurrences or total duration."""
+"""Notify again at this multiple of the occurrences, or of the total duration."""
 
 UNTOLD_SECONDS_MAX = 300.0
 """A page that lasts this long is notified, however often it recurred."""
@@ -33,24 +32,21 @@ UNTOLD_SECONDS_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """Recurrence of one trouble, and the incident that notified people."""
+    """Recurrence of one trouble."""
 
     times: int
-    within_seconds: float  # from the first beginning to now or the last end
-    ill_seconds: float  # total duration
-    text: str  # a sentence without a stop
-    earlier: str = ""  # id of the incident that notified; "": this one
+    within_seconds: float  # until now or the last end
+    ill_seconds: float  # in total
+    text: str
+    earlier: str = ""  # incident that notified people; "": this one
 
     @property
     def told(self) -> bool:
-        """Return True if an earlier incident notified people."""
         return bool(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The notified incident, and the trouble's state then or at its end."""
-
     incident: str
     causes: tuple[str, ...]
     severity: str
@@ -61,14 +57,13 @@ class _Told:
 @dataclass(slots=True)
 class _Past:
     first_s: float
-    began_s: float  # of the last time
+    began_s: float
     times: int = 1
-    ill_s: float = 0.0  # of the times before the last
-    ended_s: float | None = None  # of the last time; None while it lasts
+    ill_s: float = 0.0  # without the last time
+    ended_s: float | None = None
     told: _Told | None = None
 
     def ill_for(self, at_s: float) -> float:
-        """Return the total duration, the last time included."""
         return self.ill_s + max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)  # fmt: skip
 
 
@@ -79,7 +74,7 @@ class Recurrence:
         self._past: dict[Trouble, _Past] = {}
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
-        """Count a begin, `lasted_s` ago; return the occurrences and the quiet time for its end."""
+        """Count a beginning. Return the occurrences, and the quiet time for the end."""
         for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
             del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
@@ -107,7 +102,6 @@ class Recurrence:
             past.ended_s = None if active else at_s
 
     def recurring(self, one: "Incident", at_s: float) -> Recurring | None:
-        """Return the incident's recurrence; None if it occurred once."""
         past = self._past.get(one.trouble)
         if past is None:
             return None
@@ -139,7 +133,6 @@ class Recurrence:
 
 
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
-    """Return True for another cause, a worse one, doubled counts, or a lasting page."""
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
     doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s

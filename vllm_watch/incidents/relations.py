@@ -1,4 +1,4 @@
-"""Relations of incidents: causes and effects. Kinds not named here have no effects and set no engine state."""
+"""Causes and effects among incidents. Other kinds have no effects and set no engine state."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from vllm_watch.incidents.incident import RECOVERING, Incident, Key
 STATE_OF = {
     "engine_down": "down", "engine_stalled": "stalled", "engine_failing": "failing", "throughput_collapse": "collapsed", "overload": "overloaded",
 }  # fmt: skip
-"""State shown during an active incident, worst first."""
+"""States shown during an active incident, worst first."""
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_down": ("engine_stalled", "engine_failing", "throughput_collapse", "overload"),
@@ -15,14 +15,13 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
-"""Effects explained on the same engine: a dead server serves nothing, an engine without steps generates nothing, and the
-queue before either is not extra demand."""
+"""Effects on the same engine: an engine that is dead or stalled generates nothing and grows a queue."""
 
 ORDER = tuple(STATE_OF)
 """Causes open before their effects."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
-"""Causes that stay incidents besides their effects: they have their own end and remedy."""
+"""Causes that stay open with their effects: they have their own end and remedy."""
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
@@ -30,13 +29,13 @@ WAITS_FOR_A_PEER = (
     ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
     ("throughput_collapse", "peer_wait"), ("overload", "peer_wait"),
 )  # fmt: skip
-"""Effects of a peer's incident, if known (`targets[].peers`, `targets[].gang`)."""
+"""Effects of a peer's incident (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A collapsed engine makes few steps: a shorter pause is normal."""
+"""A collapsed engine makes few steps, so a shorter pause is normal."""
 
 _DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""A restart cures most collapses and was advised: a collapsed server that goes down is probably being restarted."""
+"""A collapsed server that goes down is probably being restarted, as advised."""
 
 _HOLD_SECONDS = {
     ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
@@ -44,16 +43,15 @@ _HOLD_SECONDS = {
 }
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
-"""A stall, crash or collapse leaves a queue, and its clients return at once: for this long that is the same problem. A later
-queue is demand."""
+"""A queue or slowness this soon after a stall or crash is the same problem: clients return at once."""
 
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Keep the known cause of slow steps as it ends: heat goes before the delay has left the averages."""
+"""Causes of slow steps that are kept for a while: heat goes before the delay has left the averages."""
 
 EXPLAINED_SECONDS = 300.0
-"""Drop that cause if the engine stays slow this long without it."""
+"""Such a cause is dropped after the engine was slow this long without it."""
 
 
 def rank(kind: str) -> int:
@@ -62,12 +60,12 @@ def rank(kind: str) -> int:
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
-    """Return True if such a finding is an effect of the open incident `outer`."""
+    """Return True if such a finding is an effect of `outer`."""
     return kind in _effects_of(outer) and outer.engine in (None, engine)
 
 
 def _effects_of(incident: Incident) -> tuple[str, ...]:
-    """Return () if only a few requests fail: the engine serves the others."""
+    """Return () if only some requests fail, because the engine serves the others."""
     if incident.kind == "engine_failing" and incident.severity != "page":
         return ()
     return SUBSUMES.get(incident.kind, ())
@@ -93,7 +91,7 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
 
 
 def settling_seconds(known: str, rival: str) -> float:
-    """Return how long another cause must persist to replace the known one."""
+    """Return how long another cause must last to replace the known one."""
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
@@ -103,7 +101,7 @@ def waits(incident: Incident) -> bool:
 
 
 def is_cause(incident: Incident) -> bool:
-    """Return True if it stays an incident besides its effects."""
+    """Return True if it stays open with its effects."""
     return incident.kind in CAUSES_BESIDE
 
 
@@ -115,7 +113,7 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def of_ranks(one: Incident, other: Incident) -> bool:
-    """Return True if two ranks of one server have the same trouble: a shared GPU, clock or host has it."""
+    """Return True if ranks of one server have the same trouble: a shared GPU, clock or host has it."""
     ranks = one.target == other.target and None not in (one.engine, other.engine) and one.engine != other.engine  # fmt: skip
     same = one.family == other.family if one.family else one.cause == other.cause
     return ranks and same and one.kind == other.kind and one.kind in _EFFECTS
@@ -130,7 +128,7 @@ def linked(one: Incident, other: Incident) -> bool:
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if elsewhere and one.kind == other.kind == "engine_down":
-        return True  # a rank that dies takes the others with it
+        return True  # a rank that dies takes the others along
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -141,11 +139,7 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(
     incident: Incident, severity: str, open_: Iterable[Incident]
 ) -> tuple[str, str]:
-    """Return the severity and the reason for its change ("": unchanged).
-
-    Only the cause pages: after that an effect is a ticket. A gone or stalled peer pages as soon as it is missed.
-    One of several ranks with the same trouble pages.
-    """
+    """Return the severity and the reason for its change, or "". An effect is a ticket while its cause, peer or rank pages."""
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)

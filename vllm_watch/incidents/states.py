@@ -1,8 +1,4 @@
-"""The state that an engine shows: from open incidents, else from signals. Pure.
-
-An incident's state ends after RETURNED_SECONDS without it; one that returned keeps it until it closes. A new process
-does not inherit it.
-"""
+"""The state that an engine shows, from incidents or else from signals. An incident's state ends after RETURNED_SECONDS without it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,27 +11,26 @@ from vllm_watch.samples.record import changed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import WORST_FIRST
 
-_OWN_REASONS = ("down", "starting", "sleeping")  # not overridden by incidents
+_OWN_REASONS = ("down", "starting", "sleeping")
 
 
 @dataclass(slots=True)
 class _Given:
     incident: Incident
-    life: tuple[float | None, int]  # process start, and counter resets
+    life: tuple[float | None, int]
     seen_s: float
-    times: int  # occurrences when first given
+    times: int
 
 
 class States:
     """States that incidents gave to a target's engines."""
 
     def __init__(self) -> None:
-        self._given: dict[str, _Given] = {}  # by engine
+        self._given: dict[str, _Given] = {}
 
     def shown(
         self, signals: TargetSignals, incidents: Sequence[Incident], at_s: float
     ) -> TargetSignals:
-        """Return the signals with the states of open incidents."""
         if not incidents:
             self._given.clear()
             return signals
@@ -55,7 +50,6 @@ class States:
     def _of_engine(
         self, signals: TargetSignals, engine: EngineSignals, open_: Sequence[Incident], at_s: float
     ) -> _Given | None:
-        """Return the worst current or recent source of the engine's state."""
         life = signals.process_start_time, engine.restarts
         ours = [
             each for each in open_
@@ -80,7 +74,7 @@ class States:
 
 
 def of_all(engines: Sequence[EngineSignals]) -> tuple[str, str]:
-    """Return (state, sentence) of the least healthy engine."""
+    """Return state and sentence of the least healthy engine."""
     word = min((engine.state for engine in engines), key=WORST_FIRST.index)
     so = [engine for engine in engines if engine.state == word]
     if len(engines) == 1:

@@ -1,4 +1,4 @@
-"""The history of a verdict: each change with its rule, evidence and later changes. Pure."""
+"""The history of an incident: each change with its rule and evidence. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ RULE, NEXT_RULE = "rule", "next_rule"
 """Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""First and last steps kept: about 20 KB an incident, of the 200 that ended last and the open ones."""
+"""About 20 KB per incident, for open ones and the last 200 that ended."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,7 +22,7 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Evidence names added after the detector."""
+"""Evidence that was added after the detector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Step:
     cause: str
     restart_advised: bool
     summary: str
-    rule: str = ""  # empty: none named
+    rule: str = ""
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector, with the reason
+    changes: tuple[str, ...] = ()  # made after the detector
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""Alerts: incidents, steps of restarts, targets that cannot be scraped. Pure."""
+"""Alerts: incidents, steps of restarts, and targets that cannot be scraped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,16 +19,14 @@ INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A restart step has the kind `restart` and the step as its cause; an unreadable target `target_unreadable` and
-    the outcome of its scrapes.
-    """
+    """A restart step is an incident of kind `restart`, an unreadable target one of kind `target_unreadable`."""
 
-    incident: Incident  # its id is stable across restarts of the watcher
+    incident: Incident
     about: str = INCIDENT  # INCIDENT | RESTART | UNREADABLE
-    group: str = ""  # empty: no group, or shared by all targets
-    restart: str = ""  # one sentence
-    silenced: bool = False  # by an operator
-    inhibited: bool = False  # part of a larger incident
+    group: str = ""
+    restart: str = ""  # a sentence
+    silenced: bool = False
+    inhibited: bool = False  # another incident is reported instead
 
     @property
     def id(self) -> str:
@@ -40,7 +38,7 @@ class Alert:
 
 
 def to_state(alert: Alert) -> dict[str, Any]:
-    """Return the alert as JSON."""
+    """Return the alert as plain values."""
     incident = alert.incident
     event = OPENED if incident.open else RESOLVED
     t = incident.updated_t if incident.resolved_t is None else incident.resolved_t
@@ -63,7 +61,7 @@ def from_state(state: Mapping[str, Any]) -> Alert:
 
 
 def _of_0_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert version 0.1's record: an upgrade must not resend open alerts."""
+    """Convert a record of release 0.1: an upgrade must not send open alerts again."""
     ended_t, blank = state["ended_t"], {"name": "", "value": None, "unit": "", "expected": None}
     event = {
         "event": OPENED if ended_t is None else RESOLVED,

@@ -1,8 +1,4 @@
-"""Messages through the library apprise. Page: docs/notifications.md.
-
-It blocks, so each message has a thread, awaited up to the deadline; one at a time. Its URLs contain tokens: its logs
-are shown without any part of them.
-"""
+"""Send messages through the library apprise, in threads, because it blocks. Page: docs/notifications.md."""
 
 import asyncio
 import contextlib
@@ -29,25 +25,25 @@ URLS_MAX = 50
 URLS_BYTES_MAX = 64 << 10
 SAID_MAX = 300
 PIECE_CHARACTERS_MIN = 4
-"""Shorter parts are not secrets, and occur in every sentence."""
+"""Shorter parts are not secret."""
 
 MISSING = "the library apprise is not installed"
 INSTALL = "pip install 'vllm-watch[apprise]'"
 
 _TALKATIVE = ("apprise", "requests", "urllib3")
-"""They log whole URLs, urllib3 at debug: keep them out of our log."""
+"""These libraries log whole URLs, which contain tokens."""
 
 _TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
 
 
 class Notifier:
-    """Sends each message to all URLs; it is sent once all accepted it."""
+    """Sends each message to all URLs, until all have accepted it."""
 
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
         self._busy = False
-        self._taken: tuple[str, set[str]] = "", set()  # message's key, URLs done
+        self._taken: tuple[str, set[str]] = "", set()  # a message's key, its URLs that are done
 
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
@@ -59,11 +55,11 @@ class Notifier:
         def work() -> None:
             try:
                 sent = self._send(message)
-            except Exception as error:  # noqa: BLE001 - a library of a hundred services; what it says may hold a token
+            except Exception as error:  # noqa: BLE001 - its text may hold a token
                 text = f"apprise broke: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
             self._busy = False
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, done, sent)
 
         # A hung service must not block the exit.
@@ -96,8 +92,6 @@ class Notifier:
                 found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
         return found
 
-    # --- in the thread
-
     def _send(self, message: Message) -> base.Sent:
         try:
             urls = self._urls()
@@ -121,13 +115,13 @@ class Notifier:
                 failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
-            # Retry the others, same key.
+            # The next try is for the failed URLs only.
             text = clean("; ".join(failed), SAID_MAX)
             return base.Sent(outcome=base.UNSURE, text=text)
         return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
 
     def _urls(self) -> list[str]:
-        """Read per message, so that tokens can be rotated. Raises WatchError."""
+        """Read the URLs again for each message, so that tokens can be rotated. Raises WatchError."""
         settings = self._settings
         if settings.urls_file is None:
             name = settings.urls_variable or ""
@@ -145,7 +139,7 @@ class Notifier:
 
     def _file(self) -> str:
         file = self._settings.urls_file
-        assert file is not None  # noqa: S101 - asked before
+        assert file is not None  # noqa: S101
         try:
             return regular_file.read(file, URLS_BYTES_MAX, if_exposed="refused").decode()
         except OSError as error:
@@ -156,10 +150,9 @@ class Notifier:
 
 
 def _service(url: str) -> "NotifyBase | None":
-    """Return apprise's service, None if unknown."""
-    import apprise  # noqa: PLC0415 - an extra, and it takes long to load
+    import apprise  # noqa: PLC0415 - an extra, and slow to load
 
-    # No disk, no thread pool that outlives us.
+    # No disk cache, and no thread pool that outlives us.
     asset = apprise.AppriseAsset(
         async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
         app_desc="vllm-watch", image_url_mask="", image_url_logo="",
@@ -168,7 +161,7 @@ def _service(url: str) -> "NotifyBase | None":
 
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
-    """apprise converts Markdown to each format, except plain text."""
+    """Send Markdown, which apprise converts for each service, except to plain text."""
     formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
     plain = formats == {"text"}
     done = message.phase == "resolved"
@@ -184,7 +177,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 class _Said(logging.Handler):
-    """Captures apprise's log and removes all parts of the URLs."""
+    """Captures apprise's log, without any part of the URLs."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         super().__init__(logging.WARNING)
@@ -205,7 +198,6 @@ class _Said(logging.Handler):
             self._lines.append(record.getMessage()[:2000])
 
     def text(self) -> str:
-        """Return the last line."""
         line = self._lines[-1] if self._lines else "it was not taken"
         for piece in self._pieces:
             line = line.replace(piece, HIDDEN)
@@ -213,13 +205,12 @@ class _Said(logging.Handler):
 
 
 def _scheme(url: str) -> str:
-    """Return the scheme, which is not a secret; a line without one may be."""
+    """Return the scheme. A line without one may be a secret."""
     found = re.match(r"([a-z0-9]{1,30})://", url)
     return found[1] if found else "no URL"
 
 
 def _pieces(url: str) -> set[str]:
-    """Raw and decoded."""
     rest = url.partition("://")[2] or url
     parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
     parts |= {unquote(each) for each in parts}

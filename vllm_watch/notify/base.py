@@ -1,7 +1,4 @@
-"""The contract of notifiers: send one message once, report the outcome.
-
-policy.py decides recipients, batches.py the grouping, delivery.py the retries.
-"""
+"""The contract of notifiers: send one message once, and report the outcome."""
 
 import os
 import time
@@ -13,14 +10,14 @@ from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
-"""Accepted; surely not sent; possibly accepted; refused for good."""
+"""SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: never accepted."""
 
 FAILED, DROPPED = "failed", "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """Services that notifiers need."""
+    """Services that notifiers use."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: NewSession = new_session
@@ -29,20 +26,20 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """One try's outcome."""
+    """The outcome of one try."""
 
-    outcome: str  # SENT | UNSENT | UNSURE | REFUSED
-    text: str  # one sentence, no secrets
-    retry_after_seconds: float = 0.0  # from the receiver
+    outcome: str
+    text: str  # without secrets
+    retry_after_seconds: float = 0.0
 
 
 class Report(NamedTuple):
     """One update of NotifierHealth."""
 
     outcome: str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue changed)
-    number: int  # of tries or notifications
+    number: int
     queue: int
-    because: str | None  # no secrets
+    because: str | None  # without secrets
     t: float  # Unix seconds
 
 
@@ -62,7 +59,7 @@ class Notifier(Protocol):
     """Sends messages over one channel."""
 
     async def send(self, message: Message) -> Sent:
-        """Send it within timeout_seconds. Raises nothing but CancelledError."""
+        """Send it within timeout_seconds. Raises only CancelledError."""
 
     def check(self) -> list[Finding]:
         """Check files, variables and libraries without sending."""

@@ -1,4 +1,4 @@
-"""Choose the next message: one cause in one group, or a digest of several. Pure."""
+"""Choose the next message: alerts of one cause in one group, or a digest. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from vllm_watch.settings.notifications import NotifierSettings
 HOUR_SECONDS = 3600.0
 
 READY_MAX = 5
-"""More at one moment are probably one trouble: send a digest."""
+"""More groups at once are probably one trouble, so they become a digest."""
 
 DIGEST_SECONDS = 300.0
-"""Above the hourly limit, a digest with a page waits at most this long."""
+"""Above the hourly limit, a digest with a page waits this long."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""Unsent ones are dropped then, and their number sent. After a night a page is still news; a ticket is on the page."""
+"""Unsent notifications are dropped at this age. After a night a page is still news."""
 
 CLOCK_SECONDS = 1.0
-"""Smaller clock steps are ignored."""
+"""Smaller steps of the clock are ignored."""
 
 WAITING_MAX = 500
-"""Per notifier; beyond, the oldest of the lowest severity are dropped and counted."""
+"""Above this, the oldest notifications of the lowest severity are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One message's content."""
+    """The content of one message."""
 
     items: tuple[Item, ...]  # worst first
-    notifications: tuple[Notification, ...] = ()  # covered by it
+    notifications: tuple[Notification, ...] = ()
     digest: bool = False
 
     @property
@@ -54,12 +54,9 @@ def choose(
     sent_t: Sequence[float],
     now_t: float,
 ) -> tuple[Batch | None, float | None]:
-    """Return the batch to send now, or when to ask again (Unix seconds; None: when more is queued).
-
-    `sent_t`: the last hour's messages.
-    """
+    """Return the batch to send now, or when to ask again. `sent_t` are the messages of the last hour."""
     groups = _groups(waiting)
-    # A future time is of a clock that was set back.
+    # A time in the future is from before the clock was set back.
     ready = [
         each for each in groups
         if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
@@ -82,12 +79,12 @@ def choose(
 
 
 def again(waiting: Sequence[Notification]) -> Batch:
-    """Rebuild a begun message's batch."""
+    """Return the batch of a message that was begun."""
     return _batch(_groups(waiting))
 
 
 def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
-    """Return those expired or above WAITING_MAX."""
+    """Return notifications that expired or exceed WAITING_MAX."""
     old: list[Notification] = []
     kept: list[Notification] = []
     for each in waiting:
@@ -106,7 +103,6 @@ class _Group:
 
 
 def _groups(waiting: Iterable[Notification]) -> list[_Group]:
-    """Return groups, worst first, then oldest."""
     of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
         of_alert.setdefault(each.alert.id, []).append(each)
@@ -124,7 +120,7 @@ def _groups(waiting: Iterable[Notification]) -> list[_Group]:
 
 
 def _folded(phases: Sequence[Notification]) -> Item:
-    """Keep one alert's newest phase; an unsent opening is sent as opening or late end."""
+    """Fold an alert's phases into one. An unsent opening becomes an opening or a late end."""
     last, names = phases[-1], {each.phase for each in phases}
     if OPENED not in names or last.phase == OPENED:
         return Item(phase=last.phase, alert=last.alert)

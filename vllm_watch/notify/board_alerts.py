@@ -1,4 +1,4 @@
-"""The board's content as alerts."""
+"""Make alerts of the board's content."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,13 +13,13 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""Scrapes are bounded by their interval: after ten without one the watcher does not scrape."""
+"""After this many intervals without a scrape, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident unknown this long after the start is over: watched targets are found within two minutes."""
+"""An incident still unknown this long after the start is over: targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
-"""Unscrapable states that are normal or have their own incident."""
+"""States without metrics that are normal or have their own incident."""
 
 _TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
 _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Reads the board. `silenced` takes an incident's id."""
+    """Makes alerts; `silenced` takes an incident's id."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -38,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """`lasting`: those that notifiers know as open."""
+        """Return all current alerts. Notifiers know `lasting` ones as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # Not news until their number doubles (recurrence.py).
+                # It was notified before, and has not doubled since.
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
@@ -61,13 +61,13 @@ class BoardAlerts:
         return found
 
     def ended(self, alert: Alert) -> Alert | None:
-        """Return its end; None: not known yet."""
+        """Return the alert as ended; None while its end is not known."""
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:
             entry = self._board.targets.get(incident.target)
             if (entry is None and not old) or (entry is not None and entry.signals is None):
-                return None  # not found or not scraped yet
+                return None
             resolution = "target_gone" if entry is None else "healthy"
             return _over(alert, now_t, resolution, incident.summary)
         known = self._board.incidents.find(alert.id)
@@ -79,7 +79,6 @@ class BoardAlerts:
         return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
-        """Return the restart's state per affected target."""
         names = incident.restart_targets or (incident.target,)
         entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
         said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
@@ -90,7 +89,6 @@ class BoardAlerts:
     def _unreadable(
         self, entry: TargetEntry, told: Incident | None, now_t: float
     ) -> Iterator[Alert]:
-        """Yield an alert if no incident explains why the target is unreadable or unscraped."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
             return
@@ -124,8 +122,6 @@ def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
     return signals.outcome, f"its metrics cannot be read: {signals.state_text}"
 
 
-# --- restarts
-
 _TRIGGERS = {
     "incident": "for its incident",
     "schedule": "on schedule",
@@ -154,7 +150,6 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
-    """The id identifies a step that was sent."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
         t = under_way.called_timestamp_seconds

@@ -1,4 +1,4 @@
-"""One notifier's delivery, independent of others."""
+"""Deliver the messages of one notifier."""
 
 import asyncio
 import hashlib
@@ -20,20 +20,20 @@ from vllm_watch.settings.notifications import NotifierSettings
 _log = structlog.get_logger()
 
 AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
-"""Doubled per try, with 50-100 % jitter so that watchers do not retry together; every five minutes in the end."""
+"""Wait before a retry. It doubles, with jitter so that watchers do not retry together."""
 
 RETRY_AFTER_SECONDS_MAX = 3600.0
-"""Limit for the receiver's Retry-After."""
+"""Limit of the receiver's Retry-After."""
 
 GRACE_SECONDS = 5.0
-"""A notifier that exceeds timeout_seconds is cancelled this much later."""
+"""A notifier is cancelled this much after timeout_seconds."""
 
 REFUSALS_MAX = 3
 """Tries of a refused message (400, 413, 415, 422), which must not block the queue."""
 
 
 class Delivery:
-    """Sends one notifier's messages."""
+    """Sends the messages of one notifier."""
 
     def __init__(
         self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: Links, tell: Tell
@@ -45,13 +45,12 @@ class Delivery:
         self._links = links
         self._tell = tell
         self._woken = asyncio.Event()
-        self._tries = 0  # of the current message
+        self._tries = 0
         self._refusals = 0
         self._not_before_s = 0.0  # monotonic
-        self._failing: str | None = None  # as logged
+        self._failing: str | None = None
 
     def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
-        """Queue the phases due for these alerts."""
         new = False
         for alert in alerts:
             known = self._ledger.known(self._name, alert.id)
@@ -75,7 +74,7 @@ class Delivery:
         while True:
             try:
                 wait_seconds = await self._step()
-            except Exception:  # noqa: BLE001 - one notifier's bug must not end it, nor touch the others
+            except Exception:  # noqa: BLE001 - a bug must not end the loop
                 _log.exception("notifier_broke", notifier=self._name)
                 wait_seconds = AGAIN_SECONDS_MAX
             try:
@@ -86,7 +85,7 @@ class Delivery:
             self._woken.clear()
 
     async def _step(self) -> float | None:
-        """Send one message if due; return seconds until the next step (None: when woken)."""
+        """Send one message if due. Return the seconds until the next step, or None."""
         now_t = time.time()
         expired = batches.too_many(self._ledger.waiting(self._name), now_t)
         if expired:
@@ -118,7 +117,7 @@ class Delivery:
         dropped = self._ledger.dropped(self._name)
         made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
         self._ledger.bind(of_it, key)
-        # On disk before sending, after its incidents; failures are logged.
+        # On disk before it is sent.
         await self._ledger.flush()
         try:
             async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
@@ -128,9 +127,9 @@ class Delivery:
         if sent.outcome == base.SENT:
             self._ledger.sent(of_it, dropped, key, time.time())
             await self._ledger.flush()
-            self._succeeded()  # after the record is on disk
+            self._succeeded()
             return 0.0
-        # It may have been accepted: keep it as it was.
+        # It may have been accepted, so it must not change.
         begun = any(each.message == key for each in of_it)
         return await self._failed(sent, of_it, begun=begun)
 
@@ -150,7 +149,7 @@ class Delivery:
             self._refusals = 0
             self._drop(of_it)
         elif sent.outcome == base.UNSENT and not begun:
-            self._ledger.bind(of_it, None)  # later notifications may join it
+            self._ledger.bind(of_it, None)
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
@@ -167,7 +166,7 @@ class Delivery:
 
 
 def _key(notifier: str, batch: Batch) -> str:
-    """Equal notifications have equal keys."""
+    """Return an idempotency key: equal notifications have equal keys."""
     names = sorted((each.alert.id, each.name) for each in batch.notifications)
     what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
     return hashlib.sha256(what.encode()).hexdigest()[:32]

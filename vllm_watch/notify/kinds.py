@@ -1,4 +1,4 @@
-"""Notifiers by kind of settings."""
+"""Make notifiers from their settings."""
 
 from vllm_watch.notify import apprise, kubernetes_events, webhook
 from vllm_watch.notify.base import Finding, Notifier, Tools
@@ -20,7 +20,7 @@ def make(settings: NotifierSettings, tools: Tools) -> Notifier:
 
 
 def check(settings: AnyNotifier, tools: Tools) -> list[Finding]:
-    """Check its requirements without sending."""
+    """Check its requirements. Sends nothing."""
     if isinstance(settings, KubernetesEvents):
         return kubernetes_events.check(settings, tools)
     return make(settings, tools).check()

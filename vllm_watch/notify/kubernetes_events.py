@@ -1,7 +1,6 @@
-"""Incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
+"""Report incidents as Events of the engine's pod (`kubectl describe pod`). Page: docs/notifications.md.
 
-Events are hints and expire after an hour in most clusters: none is kept on disk, tries last minutes. Their names
-derive from their content, so each exists once.
+Events are hints that expire, so none is kept on disk. Names derive from the content, so each exists once.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ _log = structlog.get_logger()
 
 QUEUE_MAX = 1000
 TRIES_MAX, WAIT_SECONDS = 6, 2.0
-"""2, 4, 8, 16 and 32 s between tries: enough for an API server's upgrade."""
+"""Waits of 2 to 32 s are enough for an upgrade of the API server."""
 
-MESSAGE_MAX = 1024  # characters; the API server's limit
-_POD_NAME_MAX = 200  # of the 253 of the Event's name
+MESSAGE_MAX = 1024  # the API server's limit
+_POD_NAME_MAX = 200  # an Event's name has 253
 _EXISTS, _NOT_FOUND, _TOO_MANY, _SERVER_ERRORS = 409, 404, 429, 500
 
 Pod = tuple[str, str]  # namespace (empty: our own), name
 
 
 class Events:
-    """Sends Events to one API server, in order, as a task."""
+    """Sends Events to one API server, in order."""
 
     def __init__(self, settings: KubernetesEvents, tools: base.Tools, tell: Tell) -> None:
         self._settings = settings
@@ -48,7 +47,6 @@ class Events:
         self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
-        """Queue an Event per pod; returns at once."""
         incident = event.incident
         named = incident.cause, incident.severity
         before = self._told.pop(incident.id, None)
@@ -67,7 +65,6 @@ class Events:
                 self._say(DROPPED, self._failing)
 
     async def close(self) -> None:
-        """Stop; queued events are lost."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -81,7 +78,6 @@ class Events:
                 await asyncio.sleep(max(wait_seconds, WAIT_SECONDS * 2**number))
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
-        """Return seconds until the next try; None: done or hopeless."""
         try:
             answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:
@@ -123,7 +119,7 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """Refers to the pod by uid, as kubectl does."""
+    """Return an Event that refers to the pod by uid, as kubectl does."""
     incident = event.incident
     key = "\n".join((incident.id, event.event, incident.cause, incident.severity, uid))
     name = f"{pod[:_POD_NAME_MAX]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -141,7 +137,6 @@ def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[s
 
 
 def _reason(incident: Incident) -> str:
-    """CamelCase, as Kubernetes' reasons."""
     return "".join(part.capitalize() for part in incident.kind.split("_"))
 
 
@@ -174,7 +169,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
-    """Write a test Event, of our own pod unless one is named."""
+    """Write a test Event for the named pod or our own."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",

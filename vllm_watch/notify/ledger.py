@@ -1,7 +1,4 @@
-"""Sent and queued notifications, in memory and on disk.
-
-Memory is authoritative: a full or missing disk costs no message; writes are retried.
-"""
+"""Notifications that were sent or are queued. Memory is authoritative, so a full disk costs no message."""
 
 import asyncio
 import contextlib
@@ -20,27 +17,27 @@ from vllm_watch.state import ledger as disk
 _log = structlog.get_logger()
 
 KEPT_SECONDS = 86400.0
-"""After the alert's end; a restart step is news for an hour."""
+"""Counted from an alert's last message."""
 
 KEPT_MAX = 5000
-"""Of all notifiers, some 2 KB each; the oldest that are over go first."""
+"""Limit over all notifiers, at 2 KB each."""
 
 
 class Ledger:
-    """`table` None: memory only. Raises nothing."""
+    """Keeps notifications; in memory only if `table` is None. Raises nothing."""
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
         self._of: dict[
             str, dict[str, dict[str, Notification]]
-        ] = {}  # notifier → alert → name of the phase
-        self._dirty: dict[Key, Notification | None] = {}  # not yet on disk; None: to be deleted
+        ] = {}  # notifier → alert id → name of the phase
+        self._dirty: dict[Key, Notification | None] = {}  # None: to be deleted
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
         rows: list[tuple[Key, disk.Row]] = []
         if self._table is not None:
-            with contextlib.suppress(StateError):  # logged by the worker
+            with contextlib.suppress(StateError):
                 rows = await self._table.read()
         for (notifier, _, name), row in rows:
             try:
@@ -54,14 +51,11 @@ class Ledger:
                 notifier=notifier, name=name, t=row.t, alert=alert, sent_t=row.sent_t, message=row.message,
             ))  # fmt: skip
 
-    # --- queries
-
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        """Return this alert's, oldest first."""
         return list(self._of.get(notifier, {}).get(alert_id, {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
-        """Return the alerts known as open, as last sent."""
+        """Return the alerts known as open, as they were last sent."""
         return [
             next(reversed(phases.values())).alert
             for phases in self._of.get(notifier, {}).values()
@@ -69,7 +63,6 @@ class Ledger:
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
-        """Return queued ones, oldest first."""
         waiting = (each for each in self._all(notifier) if each.sent_t is None)
         return sorted(waiting, key=lambda each: each.t)
 
@@ -83,7 +76,6 @@ class Ledger:
         return sorted(recent.values())
 
     def dropped(self, notifier: str) -> list[Notification]:
-        """Return the drops not yet reported."""
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
@@ -91,8 +83,6 @@ class Ledger:
             if notifier in (None, name):
                 for phases in alerts.values():
                     yield from phases.values()
-
-    # --- changes
 
     def add(self, notifier: str, phase: str, alert: Alert, t: float) -> None:
         before = sum(each.phase == phase for each in self.known(notifier, alert.id))
@@ -103,16 +93,16 @@ class Ledger:
         """Update this alert's queued notifications, except in begun messages."""
         for each in self._free(notifier, alert.id):
             if each.alert != alert:
-                self._hold(replace(each, alert=alert))  # the disk can wait
+                self._hold(replace(each, alert=alert))
 
     def bind(self, notifications: Iterable[Notification], message: str | None) -> None:
-        """Assign to a message begun now (None: it surely was not sent)."""
+        """Bind to a begun message, or to none if it was certainly not sent."""
         self._put(replace(each, message=message) for each in notifications)
 
     def sent(
         self, notifications: Iterable[Notification], dropped: Iterable[Notification], message: str, t: float
     ) -> None:  # fmt: skip
-        """`dropped`: those whose number it contained."""
+        """Note a sent message, which also reported the `dropped`."""
         self._put(replace(each, message=message, sent_t=t) for each in notifications)
         self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
@@ -140,14 +130,13 @@ class Ledger:
         self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
-        """Delete old ended alerts; keep the queue of current notifiers and open alerts."""
         over: list[tuple[float, str, str]] = []
         count = 0
         for notifier, alerts in self._of.items():
             for alert_id, phases in alerts.items():
                 count += len(phases)
                 times = [each.sent_t for each in phases.values()]
-                if notifier not in notifiers:  # no longer configured
+                if notifier not in notifiers:
                     over.append((max(each.t for each in phases.values()), notifier, alert_id))
                 elif alert_id not in open_ids and None not in times:
                     over.append((max(t for t in times if t is not None), notifier, alert_id))
@@ -158,10 +147,8 @@ class Ledger:
             count -= len(phases)
             self._dirty.update((each.key, None) for each in phases.values())
 
-    # --- disk
-
     async def flush(self) -> None:
-        """Write pending changes; failed ones stay pending."""
+        """Write changes. Those that fail stay pending."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
             if self._table is None or not dirty:
@@ -170,7 +157,7 @@ class Ledger:
                 if not await self._table.write(_rows(dirty)):
                     dirty = {**{each.key: each for each in self._all()}, **dirty}
                     await self._table.write(_rows(dirty))
-            except StateError:  # logged by the worker
+            except StateError:  # already logged
                 self._dirty = {**dirty, **self._dirty}
 
 

@@ -1,11 +1,11 @@
-"""Make foreign texts safe: bounded, one line, no secrets, inert in Markdown. Pure."""
+"""Make foreign text safe for a message: one bounded line, without secrets, inert in Markdown."""
 
 import re
 
 from vllm_watch.support.redaction import beginning, redacted
 from vllm_watch.support.visible import visible_lines
 
-# Also chat dialects: ~~struck~~, ||hidden||, <!channel>.
+# With chat dialects: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 

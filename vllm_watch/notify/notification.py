@@ -1,4 +1,4 @@
-"""One phase of one alert for one notifier: queued, in a begun message, sent, or dropped."""
+"""One phase of one alert for one notifier."""
 
 from dataclasses import dataclass
 
@@ -7,24 +7,24 @@ from vllm_watch.notify.alert import Alert
 OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
     "opened", "worse", "changed", "reminder", "resolved", "said",
 )  # fmt: skip
-"""Of lasting alerts; `changed`: the first step changed. Restart steps have only `said`."""
+"""CHANGED: the recommended first step changed. Steps of restarts have only SAID."""
 
 DROPPED = "dropped"
-"""Replaces the message's key; the key of the message that reported the drop follows."""
+"""Stands in place of a message's key. The key of the message that reported the drop follows it."""
 
 Key = tuple[str, str, str]  # notifier, alert id, name of the phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Times are Unix seconds."""
+    """One notification. Times are Unix seconds."""
 
     notifier: str
-    name: str  # unique per alert: "reminder 2"
+    name: str  # such as "reminder 2"
     t: float  # due since
-    alert: Alert  # as sent, or to be sent
+    alert: Alert
     sent_t: float | None = None  # None: queued
-    message: str | None = None  # its key
+    message: str | None = None  # key of its message
 
     @property
     def key(self) -> Key:

@@ -1,4 +1,4 @@
-"""Connects board and notifiers."""
+"""Connect the board and the notifiers."""
 
 import asyncio
 import time
@@ -26,28 +26,26 @@ from vllm_watch.settings.notifications import (
 _log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""Between reads of the board; after an event it is read at once."""
+"""Interval between reads of the board."""
 
 SETTLE_SECONDS = 0.2
-"""Events within this share one read."""
+"""Events within this time share one read."""
 
 PRUNE_SECONDS = 3600.0
 
 STOP_SECONDS = 2.0
-"""For a message in flight; the next run resends it."""
+"""Time for a message in flight; the next run sends it again."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A notifier and its settings."""
-
     made_of: tuple[object, ...]
     delivery: Delivery
     task: asyncio.Task[None]
 
 
 class Notifications:
-    """One daemon's notifiers, from `start` to `stop`."""
+    """All notifiers, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -69,13 +67,11 @@ class Notifications:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """The targets must be known."""
         await self._ledger.open()
         await self.configure(self._settings)
         self._task = asyncio.create_task(self._run(), name="notifications")
 
     async def configure(self, settings: NotificationsSettings) -> None:
-        """Unchanged notifiers keep running."""
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
@@ -112,7 +108,6 @@ class Notifications:
         self._running[name] = _Running((settings, links), delivery, task)
 
     def _check(self) -> None:
-        """Log configuration errors before a message fails."""
         for kind, name, settings in self._settings.each():
             for finding in kinds.check(settings, self._tools):
                 if not finding.ok:
@@ -122,7 +117,7 @@ class Notifications:
                     )  # fmt: skip
 
     async def stop(self) -> None:
-        """Stop soon; the next run sends the queue."""
+        """Stop within STOP_SECONDS; the next run sends the queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -136,10 +131,7 @@ class Notifications:
         if running:
             await asyncio.wait([each.task for each in running], timeout=STOP_SECONDS)
 
-    # --- alerts
-
     def saw(self, events: Sequence[IncidentEvent]) -> None:
-        """Kubernetes gets events at once; the board is read soon."""
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
@@ -152,7 +144,7 @@ class Notifications:
             self._woken.clear()
             try:
                 self._look()
-            except Exception:  # noqa: BLE001 - what cannot be told now may be at the next look
+            except Exception:  # noqa: BLE001 - the next read may succeed
                 _log.exception("notifications_not_looked")
             await asyncio.sleep(SETTLE_SECONDS)
             try:
@@ -162,7 +154,6 @@ class Notifications:
                 continue
 
     def _look(self) -> None:
-        """Offer current alerts, and ends of those known as open."""
         now_t = time.time()
         lasting = {name: self._ledger.lasting(name) for name in self._running}
         alerts = self._alerts.now(alert for known in lasting.values() for alert in known)

@@ -1,4 +1,4 @@
-"""Decide the next phase per notifier and alert: each once, across restarts. Pure."""
+"""Decide the next phase of each alert for each notifier. Pure."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,17 @@ from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
-"""An older restart step is not news: the notifier is new, or was off."""
+"""An older step of a restart is not news: the notifier is new, or was off."""
 
 
 def due(
     settings: NotifierSettings, alert: Alert, known: Sequence[Notification], now_t: float
 ) -> str | None:
-    """Return the due phase, or None. `known`: oldest first."""
+    """Return the phase that is due, or None."""
     if alert.about == RESTART:
         return SAID if not known and _wants_step(settings, alert, now_t) else None
     if any(each.phase == RESOLVED for each in known):
-        return None  # ids are not reused
+        return None
     if not alert.incident.open:
         heard = any(not each.dropped for each in known)
         return RESOLVED if heard and settings.resolved else None
@@ -61,12 +61,11 @@ def _wants_step(settings: NotifierSettings, alert: Alert, now_t: float) -> bool:
 
 
 def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
-    """An alert without a group goes to all."""
     return not settings.groups or not alert.group or alert.group in settings.groups
 
 
 def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
-    """True if no message has the advised restart or known cause: the last one misleads."""
+    """Return True if restart advice or a cause is new, so that the last message misleads."""
     told, now = [each.alert.incident for each in known], alert.incident
     advised = now.restart_advised and not any(each.restart_advised for each in told)
     named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)
@@ -79,6 +78,6 @@ def _reminds(
     if alert.about != INCIDENT or alert.severity != "page" or not settings.reminder_hours:
         return False
     times = [each.sent_t for each in known if each.sent_t is not None]
-    if len(times) < len(known):  # one is still queued
+    if len(times) < len(known):
         return False
     return now_t - max(times) >= settings.reminder_hours * 3600.0

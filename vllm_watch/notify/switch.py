@@ -1,4 +1,4 @@
-"""Load notification modules only if configured."""
+"""Load the notification modules only if a notifier is configured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ class NotifySwitch:
         silenced: Callable[[str], bool],
         table: "LedgerTable | None",
     ) -> None:
-        """`table` None: memory only."""
+        """`table` is None without a state folder."""
         self._config = config
         self._board = board
         self._silenced = silenced
@@ -30,7 +30,6 @@ class NotifySwitch:
         self._notifications: Notifications | None = None
 
     async def start(self) -> None:
-        """The targets must be known."""
         settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
@@ -48,7 +47,7 @@ class NotifySwitch:
             await self._notifications.configure(config.notifications_linked)
 
     async def test(self, name: str) -> tuple[int, Mapping[str, Any]]:
-        """Raises WatchError if the name is unknown."""
+        """Send a test message. Raises WatchError if the name is unknown."""
         from vllm_watch.notify.trial import trial  # noqa: PLC0415
 
         return await trial(self._config.notifications_linked, name)

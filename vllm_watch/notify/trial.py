@@ -15,7 +15,7 @@ from vllm_watch.settings.notifications import (
 
 
 async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mapping[str, Any]]:
-    """Return an HTTP status and the result. Raises WatchError if the name is unknown."""
+    """Return an HTTP status and the result. Raises WatchError."""
     _, one = named(settings, name)
     findings = await send_test(settings, one)
     wrong = [each for each in findings if not each.ok]
@@ -26,7 +26,7 @@ async def trial(settings: NotificationsSettings, name: str) -> tuple[int, Mappin
 
 
 def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]:
-    """Return the kind and the settings of the notifier of that name. Raises WatchError."""
+    """Return kind and settings of a notifier. Raises WatchError."""
     known = {each: (kind, one) for kind, each, one in settings.each()}
     if name not in known:
         names = f"write the name of one: {', '.join(known)}"
@@ -36,7 +36,7 @@ def named(settings: NotificationsSettings, name: str) -> tuple[str, AnyNotifier]
 
 
 async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[base.Finding]:
-    """Return the findings of the checks. If all are ok, send the message and append its result."""
+    """Return the findings of the checks and, if all are ok, of the message."""
     tools = base.Tools()
     findings = kinds.check(one, tools)
     if not all(each.ok for each in findings):

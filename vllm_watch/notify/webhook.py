@@ -1,4 +1,4 @@
-"""Messages as a signed POST of JSON. Page: docs/notifications.md."""
+"""Send messages as a signed POST of JSON. Page: docs/notifications.md."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ from vllm_watch.settings.notifications import WebhookNotifier
 from vllm_watch.support import regular_file
 
 _BAD_MESSAGE = (400, 413, 415, 422)
-"""The message is refused; other statuses (401, 404 …) are fixable delivery errors."""
+"""Statuses for a bad message. Others (401, 404 …) can be fixed."""
 
 
 class Notifier:
-    """Posts each message; the response's status decides."""
+    """Posts each message and judges the answer by its status."""
 
     def __init__(self, settings: WebhookNotifier, tools: base.Tools) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Notifier:
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
-        """Secrets are read per message, so they can be rotated."""
+        """Read the secrets again for each message, so that they can be rotated."""
         settings = self._settings
         secret = None
         if settings.secret_file is not None:

@@ -1,4 +1,4 @@
-"""A batch as text, Markdown and JSON. Pure."""
+"""Format a batch as text, Markdown and JSON. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,16 +21,15 @@ from vllm_watch.story.restart_steps import RUNBOOK, step_of
 from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
-"""The page shows more."""
+"""The status page shows all."""
 
 EVIDENCE_SHOWN = 3
 NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
-"""Phase of `vllm-watch notify test`."""
 
 SCHEMA = 1
-"""Keys of the JSON are added, never changed."""
+"""JSON keys may be added, never changed."""
 
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
@@ -44,7 +43,7 @@ ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links in messages; None: not configured."""
+    """Links in messages."""
 
     page_url: str | None = None
     runbooks_url: str | None = None
@@ -52,19 +51,19 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Text and JSON with an idempotency key."""
+    """Text and JSON, with an idempotency key."""
 
     key: str
     phase: str
     severity: str
-    title: str  # plain text, one line
+    title: str  # one line
     text: str
     markdown: str
     payload: Mapping[str, Any]
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """`dropped`: alerts that could not be sent since the last message."""
+    """Return the message, which reports `dropped` alerts too."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -80,7 +79,6 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 
 def _without_secrets(item: Item) -> Item:
-    """Any foreign text may contain a secret."""
     alert, incident = item.alert, item.alert.incident
     evidence = [each for each in incident.evidence_for if each.text and each.name != NEXT_RULE][:EVIDENCE_SHOWN]
     return replace(item, alert=replace(
@@ -97,16 +95,13 @@ def _without_secrets(item: Item) -> Item:
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
-    """Return a test message, not to be mistaken for an alert."""
+    """Return a test message."""
     incident = Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
         summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
     )  # fmt: skip
     batch = Batch(items=(Item(phase=TEST, alert=Alert(incident=incident)),))
     return message(f"test-{name}-{t:.3f}", batch, links, dropped=0, t=t)
-
-
-# --- one line
 
 
 def _title(batch: Batch) -> str:
@@ -152,7 +147,7 @@ def _counts(items: Sequence[Item]) -> str:
     return ", ".join(shown) + (", …" if len(counted) > ITEMS_SHOWN else "")
 
 
-# --- paragraphs: lists of lines; "- " begins an item
+# A paragraph is a list of lines; "- " begins an item.
 
 
 def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
@@ -238,7 +233,7 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Under runbooks_url, else in the daemon, else the repository's path."""
+    """Return the link, under runbooks_url, else in the daemon, else in the repository."""
     found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
         return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
@@ -250,7 +245,7 @@ def _story(incident: Incident) -> Story:
 
 
 def clock(t: float) -> str:
-    """Format with the day: messages are read late."""
+    """Format a time with its day: messages are read late."""
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
@@ -265,9 +260,6 @@ def _marked(line: str) -> str:
     if rest.startswith(("https://", "http://")) and " " not in rest:
         return f"{item}{label}{colon}<{rest.replace('>', '%3E')}>  "
     return item + markdown(text) + ("" if item else "  ")
-
-
-# --- JSON
 
 
 def _payload(

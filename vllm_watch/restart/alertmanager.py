@@ -1,8 +1,4 @@
-"""Restart requests from Alertmanager's webhook.
-
-A firing alert requests a restart of the target in its labels. Repeats of one episode (same fingerprint and
-startsAt) are one request; a resolved alert withdraws it. Source: Alertmanager's webhook payload, version 4.
-"""
+"""Turn alerts from Alertmanager's webhook (payload version 4) into restart requests, one per episode (fingerprint and startsAt)."""
 
 import math
 import time
@@ -26,26 +22,24 @@ ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
 
 REPEAT_SECONDS = 3600.0
-"""A request expires if its alert is not repeated within this time: Alertmanager repeats a firing alert after
-five minutes if its group changes, and the resolved message may not reach us."""
+"""A request expires if its alert is not repeated within this time, because the resolved message may get lost."""
 
 FIRING_MAX = 100
-"""Alerts remembered per target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert of the group."""
+    """One alert of the payload."""
 
     fingerprint: str
     name: str
     firing: bool
-    began: str  # as sent by Alertmanager
+    began: str
     labels: Mapping[str, str]
 
     @property
     def began_t(self) -> float:
-        """Unix seconds; infinity if unparsable."""
+        """Unix seconds; infinity if it cannot be parsed."""
         try:
             return datetime.fromisoformat(self.began).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -53,12 +47,11 @@ class Alert:
 
     @property
     def reason(self) -> str:
-        """Unique to one episode of one alert."""
         return f"alert {self.name} ({self.fingerprint}) fires since {self.began}"
 
 
 def read(document: Mapping[str, Any]) -> list[Alert]:
-    """Return the alerts. Raises WatchError if the payload is not Alertmanager's."""
+    """Return the alerts. Raises WatchError for another payload."""
     if document.get("version") != VERSION:
         cause = f"the payload's version is {str(document.get('version'))[:20]!r}, not {VERSION!r}"
         raise WatchError(cause, "Send it from Alertmanager's webhook_configs")
@@ -90,7 +83,7 @@ def _line(text: str) -> str:
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
-    """Return the target with the name in label `target`, else the one with the name or address in `instance`."""
+    """Return the target named by label `target`, else the only one that matches `instance` by name or address."""
     known = {each.name: each for each in targets}
     name = alert.labels.get("target")
     if name:
@@ -105,16 +98,16 @@ def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
 
 
 class AlertRequests:
-    """Restart requests of firing alerts."""
+    """Turns firing alerts into restart requests."""
 
     def __init__(self, targets: Targets, dispatcher: Dispatcher, journal: Journal) -> None:
         self._targets = targets
         self._dispatcher = dispatcher
         self._journal = journal
-        self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
+        self._firing: dict[str, dict[str, RestartRequest]] = {}
 
     async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Handle one webhook; return the fingerprints by outcome. Raises WatchError, JournalError."""
+        """Handle one payload. Raises WatchError and JournalError."""
         taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
         managed = self._targets.managed
         for alert in read(document):
@@ -131,7 +124,7 @@ class AlertRequests:
         firing, now_t = self._firing.setdefault(target.name, {}), time.time()
         known = firing.get(alert.fingerprint)
         if known is not None and known.reason != alert.reason:
-            known = None  # resolved and firing again
+            known = None
         if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
             return "known"
         if await self._was_restarted(target, alert):
@@ -163,7 +156,7 @@ class AlertRequests:
         return "cancelled"
 
     async def _was_restarted(self, target: Target, alert: Alert) -> bool:
-        """Return True if this episode had its restart, by any trigger; the alert may fire on for a while."""
+        """Return True if any trigger restarted the target in this episode. The alert keeps firing for a while after that."""
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)

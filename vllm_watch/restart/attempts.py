@@ -1,4 +1,4 @@
-"""Runs attempts; resumes them after the watcher restarts."""
+"""Run and resume restart attempts."""
 
 import asyncio
 import time
@@ -25,27 +25,26 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 RENEW_SHARE = 1 / 3
-"""Share of its TTL after which a lock is renewed: two renewals may fail before it expires."""
+"""Part of its TTL after which a lock is renewed, so that two renewals may fail."""
 
 UNCERTAIN_SECONDS = 86400.0
-"""Each start of the watcher verifies an uncertain attempt again, until this long after its call."""
+"""Each start of the watcher verifies an uncertain attempt again, up to this age."""
 
 AHEAD_SECONDS = 60.0
-"""An attempt further in the future than this was written under another clock."""
+"""An attempt further in the future was written under another clock."""
 
 UNWATCHED_SECONDS = 3600.0
-"""A resumed attempt waits this long for its target: discovery takes seconds to minutes, and an evicted pod
-never comes back."""
+"""A resumed attempt waits this long for its target: discovery takes minutes, and an evicted pod never comes back."""
 
 
 class Attempts:
-    """All attempts of one watcher, one at a time per target."""
+    """All attempts of this watcher, one per target at a time."""
 
     def __init__(
         self, targets: Targets, journal: Journal, backends: Backends, evidence: EvidenceStore,
         on_end: Callable[[Attempt], None],
     ) -> None:  # fmt: skip
-        self.resumed = False  # True once attempts of earlier runs are known
+        self.resumed = False
         self.outcomes: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self._targets = targets
         self._journal = journal
@@ -53,15 +52,14 @@ class Attempts:
         self._evidence = evidence
         self._on_end = on_end
         self._pending = PendingWrites(journal)
-        self._ours: set[str] = set()  # ids of attempts begun or resumed in this run
-        self._unwatched: list[tuple[Attempt, float]] = []  # with resume time; target not found yet
-        self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
-        self._last: dict[str, Attempt] = {}  # by target
+        self._ours: set[str] = set()
+        self._unwatched: list[tuple[Attempt, float]] = []
+        self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}
+        self._last: dict[str, Attempt] = {}
         self._stopping = False
-        self._not_resumed = ""  # the cause last logged
+        self._not_resumed = ""
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
-        """Return the target's last attempt and its current stage or result as text."""
         if target in self._running:
             restart, _ = self._running[target]
             return restart.attempt, restart.stage
@@ -69,26 +67,22 @@ class Attempts:
         return None if last is None else (last, last.text)
 
     def busy(self, target: str) -> str | None:
-        """Return the id of the target's attempt in progress or in verification."""
         return self._running[target][0].attempt.id if target in self._running else None
 
     def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return the latest state of each stored attempt: its write may have failed."""
+        """Return the latest state of each attempt, which may not be on disk yet."""
         return self._pending.newest(stored)
 
     async def without_future(
         self, attempts: Iterable[Attempt], now_t: float
     ) -> tuple[Attempt, ...]:
-        """Return the attempts; move those that ended in the future to now, so a clock a year ahead does not block a year.
-
-        The new time is written once, so a later resume by an operator still closes the breaker.
-        """
+        """Date attempts from the future as ended now: a clock a year ahead must not block restarts for a year."""
         known = []
         for attempt in attempts:
             ahead_s = attempt.acted_t - now_t
             if ahead_s > AHEAD_SECONDS and not attempt.open and attempt.state != "dry_run":
                 text = f"{attempt.text} (the clock was {ahead_s:.0f} s ahead)".strip()
-                attempt = replace(  # noqa: PLW2901 - moved to now
+                attempt = replace(  # noqa: PLW2901
                     attempt, began_t=now_t, ended_t=now_t, text=text,
                     called_t=None if attempt.called_t is None else now_t,
                 )  # fmt: skip
@@ -97,9 +91,8 @@ class Attempts:
         return tuple(known)
 
     async def let_hooks_end(self) -> None:
-        """Call no more hooks and wait for running ones: half a restart leaves an engine down."""
+        """Call no more hooks and wait for running ones: half a restart would leave an engine down."""
         self._stopping = True
-        # `_restart` passes the flag to attempts that begin meanwhile.
         running = {restart for restart, _ in self._running.values()}
         for restart in running:
             restart.stopping = True
@@ -113,12 +106,10 @@ class Attempts:
 
     @property
     def hook_seconds(self) -> float:
-        """Longest time that `let_hooks_end` may take."""
         begun = (each.hook_seconds for each, _ in self._running.values() if not each.idle.is_set())
         return max(begun, default=0.0)
 
     async def stop(self) -> None:
-        """Cancel all attempts; the next run resumes them from the journal."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -128,10 +119,7 @@ class Attempts:
         self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, recheck: Recheck, changed: Changed = unchanged,
     ) -> None:  # fmt: skip
-        """Write the intent, then run the attempt in the background. `calls`: the target's own first.
-
-        Raises JournalError if it was not begun.
-        """
+        """Write the intent, then run the attempt in the background; the target's own call is first. Raises JournalError."""
         if any(name in self._running for name in attempt.names):
             raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
@@ -140,7 +128,7 @@ class Attempts:
         try:
             await restart.intend()
         except BaseException as error:
-            # It may still be on disk: a failed flush does not prove otherwise.
+            # The intent may still be on disk: a failed flush does not prove otherwise.
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
@@ -148,10 +136,8 @@ class Attempts:
             raise
         self._start(restart, partial(restart.run, calls, lock, recheck, changed), settings, lock)
 
-    # --- attempts of an earlier run of the watcher
-
     async def resume(self) -> None:
-        """Resume them without calling a hook again. `resumed` stays False if the journal cannot be read."""
+        """Resume attempts of an earlier run; no hook is called again. `resumed` stays False while the journal cannot be read."""
         try:
             stored = await self._journal.attempts()
         except JournalError as error:
@@ -175,7 +161,6 @@ class Attempts:
         self.resumed = True
 
     async def retry(self) -> None:
-        """Retry failed writes; verify resumed attempts after their targets are found."""
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:
@@ -238,7 +223,7 @@ class Attempts:
         since_s = max(0.0, time.time() - attempt.acted_t)
 
         async def work() -> Attempt:
-            # The server may still be loading: keep other group members from being restarted.
+            # The server may still be loading, so its group must stay locked.
             holder = self._backends.holder
             held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
@@ -246,8 +231,6 @@ class Attempts:
             return await restart.resume(befores, since_s)
 
         self._start(restart, work, settings, lock)
-
-    # --- carrying out an attempt
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
         restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
@@ -273,7 +256,7 @@ class Attempts:
             self._targets.mark_changed(each)
         try:
             self._ended(await work())
-        except Exception as error:  # noqa: BLE001 - an attempt without an end would stay open forever
+        except Exception as error:  # noqa: BLE001 - otherwise the attempt would stay open forever
             _log.exception("restart_broke", target=name, attempt=restart.attempt.id)
             self._ended(await restart.give_up(f"vllm-watch itself broke: {type(error).__name__}"))
         finally:
@@ -284,8 +267,7 @@ class Attempts:
             for each in attempt.names:
                 self._running.pop(each, None)
                 self._targets.restarting(each, attempt)
-            # After the call, an interrupted attempt keeps its lock: the server may be loading, and the next
-            # run of the watcher resumes both, or the lock expires.
+            # An attempt interrupted after the call keeps its lock: the server may be loading. The next run resumes both.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
@@ -302,18 +284,16 @@ class Attempts:
         )  # fmt: skip
 
     def _count(self, attempt: Attempt) -> None:
-        """Count an ended attempt; one that an earlier run left uncertain is counted again here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
 
 
 def _to_verify_again(attempt: Attempt) -> bool:
-    """Return True if the attempt is uncertain, recent, and its state before the call is known."""
     recent = time.time() - attempt.acted_t < UNCERTAIN_SECONDS
     return attempt.state == "uncertain" and recent and attempt.before is not None
 
 
 async def _renew(lock: Lock | None) -> None:
-    """Renew the lock until cancelled; `still_ours` is checked before the hook is called."""
+    """Renew the lock until cancelled. A failure is only logged, because `still_ours` is checked before each call."""
     was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)

@@ -1,7 +1,4 @@
-"""Builds the configured hooks, locks and blockers.
-
-If one cannot be built it is None, which the guard refuses; the cause is logged once.
-"""
+"""Build hooks, locks and blockers. One that cannot be built is None, and the guard refuses."""
 
 import importlib
 import os
@@ -31,16 +28,15 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class Backends:
-    """Made once; hooks and locks follow `configure`, so a reload applies at once."""
+    """Builds hooks and locks from the current configuration."""
 
     def __init__(self, config: Config, gates: Gates) -> None:
         self.holder = f"{socket.gethostname()} process {os.getpid()}"
-        """This watcher's name as a lock holder."""
         self._config = config
         self._tools = Tools(
             procfs=config.procfs, namespace=_own_namespace(), gates=gates, state_dir=config.state_dir
         )  # fmt: skip
-        self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}  # by name
+        self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}
         self._logged: set[tuple[str, str]] = set()
         self._session: aiohttp.ClientSession | None = None
 
@@ -53,7 +49,7 @@ class Backends:
             await self._session.close()
 
     def hook(self, name: str) -> Hook | None:
-        """Return the hook: the same object while its settings are unchanged, since some hold state."""
+        """Return the hook, the same object until its settings change: some hooks hold state."""
         wanted = self._config.hooks.by_name().get(name)
         if wanted is None:
             return None
@@ -66,7 +62,6 @@ class Backends:
         return self._hooks[name][1]
 
     def lock(self, settings: LockSettings) -> Lock | None:
-        """Return a new lock for one attempt, or None."""
         if settings.kind == "none":
             return None
         try:
@@ -78,7 +73,6 @@ class Backends:
         return lock
 
     async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
-        """Query all blockers; never raises."""
         if self._session is None:
             self._session = new_session()
         return await blockers.ask(settings, self._session)

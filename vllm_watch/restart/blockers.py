@@ -1,7 +1,4 @@
-"""Prometheus queries and alerts that can block a restart. One without an answer blocks.
-
-Source: kured's alert gate; failing closed is its most important property.
-"""
+"""Ask Prometheus for queries and alerts that block a restart. One that is not answered blocks too. Source: kured's alert gate."""
 
 import asyncio
 import json
@@ -17,11 +14,11 @@ from vllm_watch.support import json_text, regular_file
 
 ANSWER_BYTES_MAX = 4 << 20  # a query with more series blocks anyway
 _TOKEN_BYTES_MAX = 8192
-_NAMED = 3  # series or alerts listed by name
+_NAMED = 3
 
 
 async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
-    """Return one answer per query and one for the alerts; all run concurrently, none raises."""
+    """Return one answer per query and one for the alerts. Never raises."""
     questions = [_query(settings, session, query) for query in settings.queries]
     if settings.alerts:
         questions.append(_alerts(settings, session))

@@ -1,8 +1,7 @@
 """The guard's checks: each returns why a server must not be restarted now, or None. Pure.
 
-A check's function name is its slug: the metric label `blocker`, and `gate` in the API.
-Source: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
-medik8s (minimum healthy), NVSentinel (dry run, breaker).
+A function's name is the metric label `blocker`. Sources: kured (windows, alerts that fail closed, lock), Home Assistant's
+supervisor (budget), medik8s (minimum healthy), NVSentinel (dry run, breaker).
 """
 
 from collections.abc import Callable
@@ -26,12 +25,10 @@ NOT_RESTARTABLE = {
 """States in which a restart does not help; a person may override only `unknown`."""
 
 WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
-"""States in which an engine makes progress. If one rank of a gang makes progress, no other rank blocks it.
-An idle rank proves nothing: it is healthy and has no work."""
+"""States in which an engine makes progress. `idle` is not one: a rank without work proves nothing about its gang."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
-"""Incidents that a restart cures and that harm nobody for hours: a restart at the wrong hour is worse than
-none, so they wait for a window."""
+"""Incidents that do no harm for hours, so their restart waits for a window."""
 
 _ENDED = {
     "did_not_help": "did not help",
@@ -42,10 +39,10 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one check is against a restart."""
+    """Why one check refuses."""
 
-    text: str  # a sentence
-    until_t: float | None = None  # when to ask again; None: time alone does not help
+    text: str
+    until_t: float | None = None
 
 
 Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
@@ -93,7 +90,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
 
 
 def trouble_over(incident: Incident) -> str | None:
-    """Return why the incident needs no restart any more, else None."""
+    """Return why the incident no longer needs a restart, else None."""
     if not incident.open:
         return "the incident has ended"
     if incident.phase == ACTIVE:
@@ -107,7 +104,7 @@ def _what(request: RestartRequest) -> str:
 
 
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A person's pause blocks."""
+    """No restart while a person has paused them."""
     held = facts.pause
     if held is None or (held.until_t is not None and held.until_t <= facts.t):
         return None
@@ -115,7 +112,7 @@ def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Freezes and deny_windows refuse all but a person's request with a reason."""
+    """No restart in freezes and deny_windows, unless a person overrides them."""
     if request.person is not None and request.override_reason:
         return None
     holding = (
@@ -134,7 +131,7 @@ def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Restarts happen only in restart.windows, if set."""
+    """Restarts happen only in restart.windows, if any are set."""
     if request.person is not None and request.override_reason:
         return None
     if not settings.windows:
@@ -150,7 +147,6 @@ def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
-    """Without a window, refuse trouble that does no harm yet: a restart harms users now."""
     by_itself = request.trigger == "incident" and request.person is None
     if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
         return None
@@ -161,7 +157,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Refuse a restart that would repeat a load in progress or undo a deliberate state."""
+    """Do not interrupt a load or a deliberate state."""
     state = facts.state or "unknown"
     if (
         facts.asker is not None
@@ -178,7 +174,7 @@ def engine_state(
 
 
 def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """No action without a journal."""
+    """The journal must work."""
     if facts.journal_refusal is not None:
         return Refusal(f"the journal cannot be written: {facts.journal_refusal}")
     if facts.attempts is None:
@@ -197,7 +193,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
 
 
 def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Wait for the last restart to take effect, in multiples of this engine's start-up time."""
+    """Wait for the last restart to take effect."""
     last_t = max((each.acted_t for each in _counted(facts)), default=None)
     if last_t is None:
         return None
@@ -209,7 +205,7 @@ def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Hourly and daily limits for all triggers: a restart needed again is not a cure."""
+    """Limit restarts per hour and day: a restart that must be repeated is not a cure."""
     limits = (
         (settings.budget_per_hour, HOUR_SECONDS, "hour"),
         (settings.budget_per_day, DAY_SECONDS, "day"),
@@ -224,7 +220,7 @@ def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Only a person may retry after a restart that did not help, or for the same incident."""
+    """After a restart that did not help, or one for the same incident, only a person may retry."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
@@ -240,7 +236,6 @@ def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def _served(request: RestartRequest, attempt: Attempt) -> bool:
-    """Return True if the attempt was for this very incident and may have reached the server."""
     same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
     return same and request.incident_id is not None and attempt.state != "failed"
 
@@ -255,7 +250,7 @@ def start_failure(
 
 
 def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A new version of the watcher only observes for a while."""
+    """A new version of the watcher only observes at first."""
     if request.person is not None or settings.mode != "auto":
         return None
     if facts.version_first_t is None:
@@ -268,7 +263,7 @@ def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts
 
 
 def protection(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Mode auto needs protection against restarting two engines at once."""
+    """Mode auto needs protection against two restarts at once."""
     if request.person is not None or settings.mode != "auto" or settings.protected:
         return None
     return Refusal("mode auto needs a blocker query, a lock, or an explicit peers: none")
@@ -290,7 +285,7 @@ def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> R
 
 
 def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """The hook must confirm this very server, and that something starts it again."""
+    """The hook must recognize this server, and know that something starts it again."""
     answer = facts.hook
     if answer is not None and answer.allows is not True:
         return Refusal(f"the hook {answer.name} refuses: {answer.text}")
@@ -298,7 +293,7 @@ def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A blocker without an answer blocks."""
+    """Every blocker must answer and agree."""
     for answer in facts.blockers or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name}: {answer.text}")
@@ -306,7 +301,7 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
 
 
 def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """A refusal for any member of the gang blocks all."""
+    """A refusal for one gang member blocks all."""
     for answer in facts.gang or ():
         if answer.allows is not True:
             return Refusal(f"{answer.name} of its gang: {answer.text}")
@@ -314,7 +309,7 @@ def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def lock(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """Other watchers that share the lock must agree."""
+    """The lock must be free."""
     if facts.lock is not None and facts.lock.allows is not True:
         return Refusal(f"{facts.lock.name}: {facts.lock.text}")
     return None
@@ -325,14 +320,14 @@ CHECKS: tuple[Check, ...] = (
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
 ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
-"""Checks of answers that cost a call: asked only after all others passed."""
+"""Checks that cost a call; they run after all others passed."""
 
 
 def _counted(facts: Facts) -> list[Attempt]:
-    """Return spent and open attempts: without open ones, two of a group could pass at once."""
+    """Return spent and open attempts: without the open ones, two of a group could pass at once."""
     return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 
 def clock(t: float) -> str:
-    """Format a Unix time in UTC."""
+    """Format Unix seconds in UTC."""
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

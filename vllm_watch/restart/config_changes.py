@@ -1,4 +1,4 @@
-"""Writes the settings that a reload changed to the journal."""
+"""Write the settings that a reload changed to the journal."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -30,14 +30,14 @@ async def note(journal: Journal, actor: str, source: str, old: Config, new: Conf
 
 
 def diff(old: Config, new: Config) -> tuple[str, str]:
-    """Return the old and the new values of the keys that changed."""
+    """Return the old and new values of changed keys."""
     before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return _text(before, changed), _text(after, changed)
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """Dump the configuration with targets by name, so an added target is one difference; explicit settings only."""
+    """Dump targets by name, so that an added target is one difference."""
     plain = config.model_dump(mode="json", exclude={"targets"})
     plain["targets"] = {
         target.name: target.model_dump(mode="json", exclude_unset=True) for target in config.targets

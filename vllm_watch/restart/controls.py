@@ -1,7 +1,6 @@
 """State that outlives the watcher: pause, silences, approvals, breaker resets, versions seen.
 
-Held in memory for the guard and in the journal for the next run and other programs; read again before each
-decision. While it cannot be read, `known` is False and the guard refuses.
+While it cannot be read, `known` is False and the guard refuses.
 """
 
 from collections.abc import Mapping
@@ -17,18 +16,18 @@ SILENCES_MAX = 1000
 
 
 class Controls:
-    """The entries, cached and written through; writers raise JournalError."""
+    """The journal's entries, cached. Every writer raises JournalError."""
 
     def __init__(self, journal: Journal, version: str) -> None:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
-        self.tokens: Mapping[str, TokenFile] | None = None  # people's, by name; None: unknown
-        self._void: set[str] = set()  # revoked approvals that the journal still holds
+        self.tokens: Mapping[str, TokenFile] | None = None  # by person; None: unknown
+        self._void: set[str] = set()  # revoked, but still in the journal
         self.known = False
 
     async def load(self, now_t: float) -> None:
-        """Read the entries, and record when this version first ran here. Never raises."""
+        """Read the entries, and record when this version first ran. Never raises."""
         try:
             entries = await self._journal.standing()
             if LOST in entries and LOST not in self._entries:
@@ -38,7 +37,7 @@ class Controls:
                     entries[name] = self._entries[name]
             self._entries = entries
             first_t = self.version_first_t
-            # A clock a year ahead must not block for a year.
+            # A clock a year ahead must not block restarts for a year.
             if first_t is None or first_t > now_t:
                 await self._set(self._version, {"t": now_t})
             await self._forget_void()
@@ -60,7 +59,6 @@ class Controls:
 
     @property
     def version_first_t(self) -> float | None:
-        """When this version of the watcher first ran here."""
         return self._number(self._version, "t")
 
     def pause(self, now_t: float) -> Pause | None:
@@ -82,7 +80,6 @@ class Controls:
         return until_t is not None and now_t < until_t
 
     async def silence(self, incident_id: str, actor: str, reason: str, until_t: float) -> None:
-        """Block restarts for this incident until `until_t`."""
         name = f"silence {incident_id}"
         others = [each for each in self._entries if each.startswith("silence ") and each != name]
         others.sort(key=lambda each: self._number(each, "until_t") or 0.0)
@@ -91,7 +88,6 @@ class Controls:
         await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
 
     def approved_by(self, incident_id: str, target: str) -> str | None:
-        """Return the approver; an approval ends with the hook's call or the trouble."""
         name = approval(incident_id, target)
         actor = self._entries.get(name, {}).get("actor")
         if actor is None or name in self._void:
@@ -99,14 +95,13 @@ class Controls:
         return None if self.revoked(str(actor), "approve", name) else str(actor)
 
     def revoked(self, actor: str, right: Right, name: str = "") -> bool:
-        """Return True if the actor has no token with this right, or another than entry `name` was made with."""
+        """Return True if the actor's token lost this right, or is not the one that entry `name` was made with."""
         if self.tokens is None:
             return False
         now, used = self._token(actor, right), self._entries.get(name, {}).get("token")
         return now is None or used not in (None, now)
 
     def _token(self, actor: str, right: Right) -> str | None:
-        """Return a fingerprint of the actor's token, or None if there is none with this right."""
         token = (self.tokens or {}).get(actor)
         digest = token.digest() if token is not None and right in token.may else None
         return None if digest is None else digest.hex()[:16]
@@ -117,7 +112,7 @@ class Controls:
         await self._set(name, {"actor": actor, "t": now_t, "token": self._token(actor, "approve")})
 
     def void_approvals(self, incident_id: str, target: str | None = None) -> None:
-        """Revoke approvals for this incident; the journal follows at the next load."""
+        """Revoke the approvals at once; the journal follows at the next load."""
         names = [approval(incident_id, target or "")]
         if target is None:
             names = [each for each in self._entries if each.startswith(names[0])]
@@ -137,18 +132,16 @@ class Controls:
 
     @property
     def breaker_reset_t(self) -> float:
-        """When a person last resumed, which closes every breaker."""
         return self._number("resumed", "t") or 0.0
 
     async def reset_breakers(self, now_t: float) -> None:
-        """Close every breaker, and accept the losses of a damaged journal. Raises JournalError."""
+        """Close every breaker, and accept the losses of a damaged journal."""
         await self._set("resumed", {"t": now_t})
         if LOST in self._entries:
             await self._set(LOST, None)
 
     @property
     def history_lost(self) -> str | None:
-        """Why the restart history is incomplete, or None."""
         entry = self._entries.get(LOST)
         if entry is None:
             return None

@@ -1,4 +1,4 @@
-"""Collects the guard's input: facts, and answers from hook, blockers and lock."""
+"""Collect the guard's input: facts, and answers of hook, blockers and lock."""
 
 import asyncio
 import time
@@ -27,14 +27,14 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 ASK_HOOK_SECONDS = 15.0
-"""Timeout of a hook's check: it reads processes and asks a supervisor, and changes nothing."""
+"""Timeout of a hook's check, which changes nothing."""
 
 AHEAD_MAX = 1000
-"""Attempts under clocks ahead of ours that are remembered; one lock holds half as many."""
+"""Limit of remembered attempts from clocks ahead of ours; one lock holds half as many."""
 
 
 class Decider:
-    """Runs the guard on one request at a time."""
+    """Asks the guard about one request at a time."""
 
     def __init__(
         self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
@@ -45,16 +45,13 @@ class Decider:
         self._controls = controls
         self._backends = backends
         self._attempts = attempts
-        self._ahead_t: dict[str, float] = {}  # by id: when an attempt that is ahead was first seen
+        self._ahead_t: dict[str, float] = {}  # by attempt id: when it was first seen
 
     async def decide(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
         asker: str | None = None,
     ) -> Decision:  # fmt: skip
-        """Decide about a request that attempt `attempt_id` would carry out; take `lock` if needed.
-
-        `asker`: the gang member that holds the lock and restarts this one too.
-        """
+        """Decide on a request. `asker`: the gang member that holds the lock and restarts this one too."""
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
@@ -62,13 +59,13 @@ class Decider:
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
         befores: dict[str, Before] = {}
-        while True:  # with fresh facts: an answer may take long
+        while True:
             others = () if held is None else held.others
             facts = replace(
                 await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
                 lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
             )  # fmt: skip
-            before = self._targets.before(request.target)  # of the same scrape as the facts
+            before = self._targets.before(request.target)  # from the same scrape as the facts
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
                 return replace(decision, befores={request.target: before, **befores})
@@ -83,7 +80,6 @@ class Decider:
                 held = await self._take(request, managed, attempt_id, lock)
 
     def without_revoked(self, request: RestartRequest) -> RestartRequest:
-        """Return the request without an approval by a revoked token."""
         name = approval(request.incident_id or "", request.target)
         if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
             return replace(request, approved_by=None)
@@ -92,7 +88,6 @@ class Decider:
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
     ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
-        """Return the guard's decision and state before, per gang member; stops at the first refusal."""
         wanted = guard.final_decision(request, managed.settings).verdict
         answers: list[Answer] = []
         befores: dict[str, Before] = {}
@@ -154,7 +149,6 @@ class Decider:
         )
 
     def _replaced(self, request: RestartRequest) -> str | None:
-        """Return why another process serves now than the one requested; None if the same or unknown."""
         now = self._targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None
@@ -176,10 +170,7 @@ class Decider:
     async def _others(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        """Return the target's history without this attempt; None if the journal cannot be read.
-
-        `shared`: attempts of all lock users, from the lock.
-        """
+        """Return the target's history, with `shared` attempts of other lock users; None if it cannot be read."""
         since_t = self._targets.history_since_t(now_t)
         try:
             stored = await self._journal.attempts(None, since_t)
@@ -224,7 +215,7 @@ class Decider:
                 refusal = await hook.refusal(call)
         except TimeoutError:
             return Answer(name=name, allows=None, text="its check timed out")
-        except Exception as error:  # noqa: BLE001 - a hook whose check breaks is not called
+        except Exception as error:  # noqa: BLE001 - the hook is not called then
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
         return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))

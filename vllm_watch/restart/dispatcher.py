@@ -1,8 +1,4 @@
-"""Takes restart requests, asks the guard until it agrees or the request ends, and has restarts carried out.
-
-A request lasts as long as its reason: an incident's until the incident ends, a schedule's until it is too
-late; a person's is answered at once. Each changed decision is written to the journal.
-"""
+"""Take restart requests, and ask the guard until it agrees or the reason of the request has ended."""
 
 import asyncio
 import contextlib
@@ -35,27 +31,26 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-"""Interval between decisions on a waiting request; blockers are queried no more often."""
+"""Interval between decisions on a waiting request."""
 
 AGAIN_SECONDS = 60.0
-"""Wait after an attempt that was cancelled before the call or could not be written: an obstacle, and a
-readiness gate closed for nothing, must not flap every few seconds."""
+"""Wait after an attempt that was cancelled before its call, so that the readiness gate does not flap."""
 
 REQUESTS_MAX = 1000
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A request that waits or is being carried out, with its last decision."""
+    """A request that is not finished, with its last decision."""
 
     request: RestartRequest
     decision: Decision | None = None
-    after_s: float = 0.0  # monotonic; no decision before
-    attempt_id: str | None = None  # of its attempt; it can still be withdrawn
+    after_s: float = 0.0
+    attempt_id: str | None = None  # set while its attempt has not ended
 
 
 class Dispatcher:
-    """One watcher's restarts."""
+    """Decides on requests and starts attempts, one decision at a time."""
 
     def __init__(
         self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
@@ -68,15 +63,13 @@ class Dispatcher:
         self._journal = journal
         self._controls = controls
         self._backends = backends
-        self._requests: dict[str, PendingRequest] = {}  # by key
+        self._requests: dict[str, PendingRequest] = {}
         self._woken = asyncio.Event()
-        # Held from the facts to the intent on disk: two requests must not both see nothing under way.
+        # Held until the intent is on disk: two requests must not both see that nothing is under way.
         self._deciding = asyncio.Lock()
 
-    # --- requests
-
     def submit(self, request: RestartRequest) -> None:
-        """Queue a request, once per key; it is decided on until it is withdrawn, expires or ends."""
+        """Queue a request, once per key, until it is withdrawn, expires or is served."""
         if request.key in self._requests:
             return
         if len(self._requests) >= REQUESTS_MAX:
@@ -90,18 +83,15 @@ class Dispatcher:
             self._targets.mark_changed(request.target)
 
     def trouble_over(self, incident_id: str) -> None:
-        """Withdraw the incident's requests, approved ones too."""
         self._controls.void_approvals(incident_id)
         for pending in list(self._requests.values()):
             if pending.request.incident_id == incident_id:
                 self.withdraw(pending.request)
 
     def wake(self) -> None:
-        """Decide on all requests now: something they may wait for has changed."""
         self._woken.set()
 
     def waiting(self, target: str) -> list[PendingRequest]:
-        """Return the target's waiting requests, oldest first."""
         return [each for each in self._waiting() if each.request.target == target]
 
     def waiting_for(self, incident_id: str) -> PendingRequest | None:
@@ -112,11 +102,9 @@ class Dispatcher:
         return [each for each in self._requests.values() if each.attempt_id is None]
 
     async def decide_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
-        """Decide on a person's request at once; it is not queued."""
         return await self._consider(PendingRequest(request))
 
     async def run(self) -> None:
-        """Decide on all requests periodically, until cancelled."""
         while True:
             await self._retry()
             for pending in list(self._requests.values()):
@@ -134,21 +122,18 @@ class Dispatcher:
                 await self.attempts.retry()
             else:
                 await self.resume()
-        except Exception:  # noqa: BLE001 - requests need answers all the same
+        except Exception:  # noqa: BLE001 - requests must still be answered
             _log.exception("restarts_not_resumed")
 
     async def _try(self, pending: PendingRequest) -> None:
         try:
             await self._consider(pending)
-        except Exception:  # noqa: BLE001 - one failed request must not block the others
+        except Exception:  # noqa: BLE001 - one request must not block the others
             _log.exception("restart_not_decided", target=pending.request.target)
 
     async def resume(self) -> None:
-        """Resume the work of an earlier run; `run` retries after a disk error."""
         await self._controls.load(time.time())
         await self.attempts.resume()
-
-    # --- deciding
 
     async def _consider(self, pending: PendingRequest) -> tuple[Decision, Attempt | None]:
         request, attempt = pending.request, None
@@ -189,7 +174,7 @@ class Dispatcher:
                         pending.request, managed, attempt_id, lock, decision.befores
                     )
                 elif lock is not None and lock.still_ours():
-                    # Shared history is against it: do not take the lock every few seconds for nothing.
+                    # The history shared by lock users is against it, so do not take the lock again soon.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
@@ -224,7 +209,7 @@ class Dispatcher:
 
         async def recheck() -> str | None:
             if lock is not None:
-                # Record the call for other lock users before it is made; if it is not, the release corrects it.
+                # Record the call for other lock users first. If it is not made, the release corrects the record.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
@@ -253,13 +238,12 @@ class Dispatcher:
         managed = self._targets.managed[name]
         hook = self._backends.hook(managed.settings.hook)
         assert hook is not None  # noqa: S101 - it just agreed
-        # A receiver may accept each id only once, so each member gets its own.
+        # A receiver may accept each id only once, so each gang member gets its own.
         own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
         return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
-        """Requeue the request if its attempt was cancelled before the call; a helpful restart also settles all
-        other requests for the same engine."""
+        """Queue the request again if the attempt was cancelled. If it helped, drop all requests for the same engine."""
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
         served = {each for name in attempt.names for each in self._targets.same_engine(name)}
@@ -276,7 +260,6 @@ class Dispatcher:
                 )  # fmt: skip
 
     async def _note(self, pending: PendingRequest, decision: Decision) -> None:
-        """Write and count a changed decision; a dry run is also written as an attempt."""
         request, before, pending.decision = pending.request, pending.decision, decision
         if before is not None and (before.verdict, before.check) == (
             decision.verdict,

@@ -1,8 +1,4 @@
-"""Letting a server's requests finish before it is restarted. Pure.
-
-Meanwhile the readiness gate answers "no" (gates.py), so no new requests are routed to it; running requests
-get until a deadline. An engine without progress is not waited for.
-"""
+"""Let requests finish before a restart, while the readiness gate (gates.py) keeps new ones away. Pure."""
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals
@@ -13,7 +9,7 @@ STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 def progress(
     settings: DrainSettings, signals: TargetSignals | None, waited_s: float
 ) -> tuple[bool, str]:
-    """Return whether the wait is over after `waited_s`, and a status text."""
+    """Return True once the wait is over, and a status text."""
     if not settings.enabled:
         return True, "requests in hand were not waited for (restart.drain.enabled)"
     if signals is None or signals.state in STUCK:

@@ -1,8 +1,7 @@
-"""When a schedule falls due: by local time, once per time given. Pure.
+"""Compute when a schedule falls due in local time. Pure.
 
-A time in the hour repeated when clocks go back runs in the first of the two; a time in the hour skipped when
-they go forward runs one hour later. Intervals count from a fixed moment, not from our own start, which would
-postpone them forever.
+If a time comes twice because clocks go back, the first counts; if it is skipped, the schedule runs one hour later.
+Intervals count from a fixed moment: the watcher's own start would postpone them forever.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -10,29 +9,27 @@ from zoneinfo import ZoneInfo
 
 from vllm_watch.settings.restart_times import ScheduleSettings
 
-_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday; origin of all intervals
+_ANCHOR_T = datetime(2026, 1, 5, tzinfo=UTC).timestamp()  # a Monday
 
 _CHANGE = timedelta(hours=3)
-"""Largest clock change in one night: start the search this far back."""
+"""Largest clock change in one night: the search starts this far back."""
 
 _SEARCHED = timedelta(days=366 * 45)
-"""29 February falls on a given weekday at least once in 40 years; later times never come."""
+"""Within 40 years, 29 February falls on every weekday; a time not found by then never comes."""
 
 
 def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | None:
-    """Return the first time due after Unix time `after_t`, or None."""
+    """Return the first due time after Unix time `after_t`, or None."""
     if schedule.interval_seconds is not None:
         passed = (after_t - _ANCHOR_T) // schedule.interval_seconds
         return _ANCHOR_T + (passed + 1) * schedule.interval_seconds
-    # Imported here: costs memory without schedules.
-    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
+    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - takes memory
 
     trigger = CronTrigger.from_crontab(schedule.cron, timezone=UTC)
     trigger.end_date = datetime.fromtimestamp(after_t, UTC) + _SEARCHED
     local = ZoneInfo(zone)
     wall = datetime.fromtimestamp(after_t, local).replace(tzinfo=UTC) - _CHANGE
     while True:
-        # Each local time comes once; the zone converts it to a moment.
         found: datetime | None = trigger.get_next_fire_time(None, wall)
         if found is None:
             return None
@@ -43,14 +40,14 @@ def next_due(schedule: ScheduleSettings, zone: str, after_t: float) -> float | N
 
 
 def last_due(schedule: ScheduleSettings, zone: str, due_t: float, now_t: float) -> float:
-    """Return the latest due time up to `now_t` that is not too late, or `due_t` if there is none."""
+    """Return the latest due time up to `now_t` that is not too late, else `due_t`."""
     since_t = now_t - schedule.misfire_seconds
     if since_t > due_t:
         later_t = next_due(schedule, zone, since_t)
         if later_t is None or later_t > now_t:
             return due_t
         due_t = later_t
-    # Bisected: a schedule of every minute has half a million times a year.
+    # Bisect: a schedule for every minute has half a million times a year.
     end_t = now_t
     while end_t - due_t > 1.0:
         middle_t = (due_t + end_t) / 2

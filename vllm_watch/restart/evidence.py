@@ -1,7 +1,4 @@
-"""Evidence kept of a server before its restart: one archive per attempt, bounded in size and number.
-
-A restart destroys the evidence of its reason; the morning's review has only this.
-"""
+"""Archive the evidence of a restart's reason, which the restart destroys: one bounded archive per attempt."""
 
 import asyncio
 import io
@@ -15,16 +12,16 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
-"""The last restarts of all targets of one watcher: a bad week."""
+"""Enough for the restarts of a bad week."""
 
 BYTES_MAX = 64 << 20
-"""Of one archive; a recording of ten minutes takes a few megabytes."""
+"""A recording of ten minutes takes a few megabytes."""
 
 PART_SECONDS = 10.0
-"""Timeout of one part; a hanging part does not cost the others."""
+"""A hanging part must not cost the others."""
 
 ALL_SECONDS = 20.0
-"""Timeout of all parts: below EVIDENCE_SECONDS of a restart, so the archive can still be written."""
+"""Below a restart's EVIDENCE_SECONDS, so that the archive can still be written."""
 
 _WHY_CHARACTERS_MAX = 300
 
@@ -32,21 +29,21 @@ Parts = Mapping[str, AsyncIterator[bytes]]
 
 
 class EvidenceSource(Protocol):
-    """Supplies a target's evidence."""
+    """Supplies evidence of a target."""
 
     def parts(self, target: str) -> Parts:
-        """Return the parts to keep now, by file name."""
+        """Return the parts to keep, by file name."""
 
 
 class EvidenceStore:
-    """The archives of one watcher. `folder` None: no state folder, nothing is kept."""
+    """The archives of one watcher; if `folder` is None, nothing is kept."""
 
     def __init__(self, folder: Path | None, source: EvidenceSource) -> None:
         self._folder = folder
         self._source = source
 
     async def keep(self, attempt: Attempt) -> str | None:
-        """Archive the target's evidence; return the path. Raises OSError."""
+        """Archive the target's evidence and return the path. Raises OSError."""
         if self._folder is None:
             return None
         name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)
@@ -54,11 +51,7 @@ class EvidenceStore:
 
 
 async def write(folder: Path, name: str, parts: Parts) -> Path:
-    """Write the parts to `name`.tar, in order, and delete the oldest archives beyond the limit.
-
-    Parts that fail, hang or are too large are listed in `missing.txt`. Raises OSError if nothing can be
-    written.
-    """
+    """Write `name`.tar and delete the oldest archives. `missing.txt` lists parts that failed or were too large. Raises OSError."""
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
     left = BYTES_MAX
@@ -104,7 +97,7 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
                 archive.addfile(entry, io.BytesIO(body))
         new.rename(path)
     except BaseException:
-        new.unlink(missing_ok=True)  # on a full disk, the journal needs the space
+        new.unlink(missing_ok=True)  # the journal needs the space
         raise
     for old in sorted(folder.glob("*.tar"), key=lambda each: each.lstat().st_mtime)[:-BUNDLES_MAX]:
         old.unlink(missing_ok=True)

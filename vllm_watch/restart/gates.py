@@ -1,8 +1,7 @@
-"""The answers to probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness).
+"""Answer the probes in the engines' containers: "ok", "kill" (liveness) or "no" (readiness). Anything unknown is "ok".
 
-A probe fails only for its own server: each answer other than "ok" carries the server's start time, and the
-probe compares it with the processes of its container. So a late or repeated answer is harmless: its server
-has ended. Anything unknown is "ok".
+Every other answer carries the server's start time, and the probe compares it with its own container. So a late or
+repeated answer is harmless.
 """
 
 import asyncio
@@ -22,51 +21,45 @@ _log = structlog.get_logger()
 LIVENESS, READINESS = "liveness", "readiness"
 OK = "ok"
 WORDS = {LIVENESS: "kill", READINESS: "no"}
-"""Each gate's answer other than "ok"."""
 
 ASKED_SECONDS = 60.0
-"""A probe is gone after this time without a request: Kubernetes probes every 10 s by default."""
+"""A probe that has not asked for this long is gone. Kubernetes probes every 10 s by default."""
 
 SAME_START_SECONDS = 2.0
-"""Two readers' boot times, and so start times, may be off by up to a second each."""
+"""Two readers may read start times that differ by a second each way."""
 
 NOTE_SECONDS = 1.5
-"""An answer waits this long for the journal, since a probe times out after 2 s; an answer that is not on
-disk is not sent. The next probe retries."""
+"""An answer waits this long for the journal, because a probe times out after 2 s. An answer that is not on disk is not sent."""
 
 _PROBES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """The probes seen for one server."""
+    """The probes that asked for one server."""
 
     liveness_asked_seconds: float | None  # since the last request; None: never
-    starts: tuple[float, ...] = ()  # Unix seconds: container starts in recent requests
-    scraped_start_t: float | None = None  # the server's start, by the last scrape
+    starts: tuple[float, ...] = ()  # Unix seconds; of containers that asked lately
+    scraped_start_t: float | None = None
 
 
 @dataclass(slots=True)
 class Kill:
     """A server to be killed."""
 
-    started_t: float  # Unix seconds; compared by the probe
+    started_t: float  # Unix seconds
     until_s: float
-    refused_before: (
-        bool  # refused connections already at the beginning, so a refusal proves nothing
-    )
-    answers: int = 0  # number of kill answers
+    refused_before: bool  # it refused connections before, so a refusal proves nothing
+    answers: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
 class _Gate:
-    """State of one target's gates."""
-
     kill: Kill | None = None
     drained_t: float | None = None  # start of the server to drain
-    asked_s: dict[str, float] = field(default_factory=dict)  # by gate
-    starts: dict[float, float] = field(default_factory=dict)  # container's start → last asked
+    asked_s: dict[str, float] = field(default_factory=dict)
+    starts: dict[float, float] = field(default_factory=dict)  # start of a container → last request
     written: dict[str, str] = field(default_factory=dict)  # by gate: the last answer in the journal
     writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     scraped_start_t: float | None = None
@@ -74,7 +67,7 @@ class _Gate:
 
 
 class Gates:
-    """All gates of one watcher."""
+    """The gates of all targets."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -84,10 +77,7 @@ class Gates:
         self.draining(target, on=False)
         self._gates.pop(target, None)
 
-    # --- for the watcher
-
     def scraped(self, signals: TargetSignals) -> None:
-        """Update from a scrape; note if another process serves, or none."""
         gate = self._gate(signals.target)
         before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
         gate.scraped_refused = signals.outcome == "refused"
@@ -106,7 +96,7 @@ class Gates:
 
     @contextmanager
     def killing(self, target: str, started_t: float, seconds: float) -> Iterator[Kill]:
-        """Fail the liveness gate for the server that started at `started_t`, for at most `seconds`."""
+        """Fail the liveness probe of the server that started at `started_t`, for at most `seconds`."""
         gate = self._gate(target)
         kill = Kill(
             started_t=started_t, until_s=time.monotonic() + seconds,
@@ -117,8 +107,6 @@ class Gates:
             yield kill
         finally:
             gate.kill = None
-
-    # --- probes
 
     def probes(self, target: str) -> Probes:
         gate = self._gate(target)
@@ -132,21 +120,18 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start time of the server that must fail the probe; None: ok.
-
-        `started_t`: when the probe's container started, if given.
-        """
+        """Return the start time of the server that must fail its probe, or None. `started_t` is when the container started."""
         gate = self._gate(target)
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
             _note_start(gate, started_t)
         failing_t = _failing_t(gate, which)
         if failing_t is not None and started_t is not None and _newer(started_t, failing_t):
-            failing_t = None  # the probe's server is newer
+            failing_t = None
         answer = OK if failing_t is None else f"{WORDS[which]} {failing_t:.0f}"
         written = await self._is_written(gate, target, which, answer, source)
         if not written or failing_t is None or _failing_t(gate, which) != failing_t:
-            return None  # not on disk, or outdated
+            return None
         if which == LIVENESS and gate.kill is not None:
             gate.kill.answers += 1
         return failing_t
@@ -154,7 +139,6 @@ class Gates:
     async def _is_written(
         self, gate: _Gate, target: str, which: str, answer: str, source: str
     ) -> bool:
-        """Return True if the answer is on disk; write it if it changed."""
         before = gate.written.get(which, OK)
         if answer == before:
             return True
@@ -184,14 +168,14 @@ class Gates:
         try:
             await self._journal.note(entry)
         except JournalError:
-            return False  # logged by the journal
+            return False
         return True
 
     def _gate(self, target: str) -> _Gate:
         return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
-        """The server's start: from vLLM, else from the only container that asks."""
+        """Return the server's start from vLLM, else from the only container that asks."""
         if gate.scraped_start_t is not None:
             return gate.scraped_start_t
         recent = _recent(gate)

@@ -1,8 +1,7 @@
-"""Decides whether a server may be restarted now. Pure: every refusal is a sentence, and unknown means no.
+"""Decide whether a server may be restarted now. Pure: unknown means no.
 
-The checks (checks.py) run in order and the first refusal decides; all refusals are reported to a person.
-Answers that cost a call (hook, blockers, lock) come last: `decide` returns ASK and is called again with the
-answer.
+The first refusal decides, but all are reported. For answers that cost a call (hook, blockers, lock), `decide` returns
+ASK and is called again with the answer.
 """
 
 from collections.abc import Mapping
@@ -25,15 +24,15 @@ class Decision:
     """The guard's decision on a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # that decided; for ASK: "hook" | "blockers" | "gang" | "lock"
+    check: str | None  # the one that decided; for ASK "hook" | "blockers" | "gang" | "lock"
     text: str
-    until_t: float | None = None  # when to ask again
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
-    befores: Mapping[str, Before] = field(default_factory=dict)  # state decided on, by target
+    until_t: float | None = None
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    befores: Mapping[str, Before] = field(default_factory=dict)  # the states decided on, by target
 
 
 def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Decision:
-    """Return the decision. Never raises; deterministic."""
+    """Return the decision. Never raises."""
     for checks in (CHECKS, ASKED):
         found = ((check.__name__, check(request, settings, facts)) for check in checks)
         refusals = {name: refusal for name, refusal in found if refusal is not None}
@@ -48,7 +47,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
-    """Return the next question, or None if one was refused (so the lock is not taken needlessly)."""
+    """Return the next question, or None once one was refused: the lock must not be taken for nothing."""
     if facts.hook is None:
         return "hook"
     if facts.hook.allows is not True:
@@ -61,7 +60,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return "gang"
     if any(answer.allows is not True for answer in facts.gang):
         return None
-    # A dry run takes no lock: another watcher may need it to act.
+    # A dry run takes no lock: another watcher may need it.
     acts = settings.mode == "auto" or request.person is not None
     if settings.lock.kind != "none" and acts and facts.lock is None:
         return "lock"
@@ -69,7 +68,7 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
 
 
 def final_decision(request: RestartRequest, settings: RestartSettings) -> Decision:
-    """Return the decision for a request that passed all checks."""
+    """Return the decision on a request that passed all checks."""
     if settings.mode == "observe" and request.person is None:
         return Decision(OBSERVE, None, "it would be restarted now (mode observe)")
     if settings.mode == "approve" and request.person is None:

@@ -1,4 +1,4 @@
-"""Finds the restart hook kinds and builds hooks, so adding a kind means adding a file."""
+"""Find the kinds of restart hooks and build hooks."""
 
 from types import ModuleType
 from typing import cast
@@ -12,7 +12,7 @@ _FOLDER = "vllm_watch.restart.hooks"
 
 
 def kinds() -> dict[str, ModuleType]:
-    """Return each kind's module, by its name in the configuration."""
+    """Return each kind's module by its name in the configuration."""
     return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
 
 

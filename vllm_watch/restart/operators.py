@@ -1,7 +1,6 @@
 """Operators' commands: restart, approve, silence, pause, resume.
 
-Each returns a result text, and is written to the journal with caller, source, reason, and the state before and
-after. A command that cannot be written has no effect, and raises JournalError.
+Each is written to the journal. One that cannot be written has no effect and raises JournalError.
 """
 
 import time
@@ -32,21 +31,19 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators:
-    """Handles requests of operators and Alertmanager for one dispatcher."""
+    """Handles the requests of operators and of Alertmanager."""
 
     def __init__(
         self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
         *, lasting: bool,
     ) -> None:  # fmt: skip
-        """`lasting`: the journal is on disk; without, nothing is restarted."""
+        """`lasting` is False if the journal is not on disk: then nothing is restarted."""
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
         self._journal = journal
         self._lasting = lasting
         self._alerts = AlertRequests(targets, dispatcher, journal)
-
-    # --- restart and approve
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -66,7 +63,6 @@ class Operators:
         return status, reply
 
     def _trouble_over(self, target: str) -> str | None:
-        """Return why none of the target's incidents needs a restart any more, else None."""
         own = [each for each in self._targets.incidents() if each.target == target]
         found = [trouble_over(each) for each in own]
         return found[0] if found and None not in found else None
@@ -76,14 +72,14 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
-        # Written first: its call uses the approval up, and an answered approval survives this process.
+        # Written first: the call uses it up, and an answered approval survives this process.
         await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._decide_now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
             status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
         if status == ACCEPTED:
-            pending.request = approved  # valid until the call, or until the trouble is over
+            pending.request = approved
             self._targets.mark_changed(approved.target)
         else:
             self._controls.void_approvals(incident_id, approved.target)
@@ -112,8 +108,6 @@ class Operators:
         required = attempt is None
         await self._note(caller, action, request.target, why, before, after, required=required)
         return _reply(decision, attempt)
-
-    # --- silence, pause, resume
 
     async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
         incident = self._targets.incident(incident_id)
@@ -157,7 +151,7 @@ class Operators:
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
         *, required: bool = False,
     ) -> None:  # fmt: skip
-        """Write to the journal; raise JournalError only if `must`: otherwise the action has taken effect already."""
+        """Write to the journal. Raises JournalError only if `required`; otherwise the action has already taken effect."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,

@@ -1,8 +1,4 @@
-"""Attempts that could not be written: held in memory, and written once the disk accepts them.
-
-After the call nothing stops an attempt, not even a full disk. Its result must reach the journal once there is
-space, or the attempt would stay open forever.
-"""
+"""Hold attempts until they are on disk, because a full disk does not stop an attempt after its call."""
 
 from collections.abc import Iterable
 
@@ -15,19 +11,19 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 PENDING_MAX = 100
-"""Far more than can begin while the disk fails; beyond it the oldest is dropped."""
+"""More than can begin while the disk fails."""
 
 
 class PendingWrites:
-    """Writes attempts to the journal; holds each one's latest state until it is on disk."""
+    """Writes attempts to the journal, and holds each one's latest state until it is on disk."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._pending: dict[str, Attempt] = {}  # by id
-        self._in_flight: set[str] = set()  # ids being written
+        self._pending: dict[str, Attempt] = {}
+        self._in_flight: set[str] = set()
 
     async def write(self, attempt: Attempt) -> None:
-        """Write it. On JournalError, a later `flush` retries."""
+        """Write the attempt. After JournalError, `flush` retries."""
         self.add(attempt)
         self._in_flight.add(attempt.id)
         try:
@@ -38,7 +34,6 @@ class PendingWrites:
             del self._pending[attempt.id]
 
     def add(self, attempt: Attempt) -> None:
-        """Queue it for the next `flush`."""
         self._pending.pop(attempt.id, None)
         self._pending[attempt.id] = attempt
         while len(self._pending) > PENDING_MAX:
@@ -46,7 +41,7 @@ class PendingWrites:
             _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
 
     async def flush(self) -> None:
-        """Write pending attempts until the disk refuses. Never raises JournalError."""
+        """Write until the disk refuses. Never raises JournalError."""
         for attempt_id in list(self._pending):
             attempt = self._pending.get(attempt_id)
             if attempt is None or attempt_id in self._in_flight:

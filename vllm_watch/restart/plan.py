@@ -1,4 +1,4 @@
-"""Publishes each target's restart requests, blockers, current attempt and past results."""
+"""Publish restart requests, blockers and attempts on the board."""
 
 import asyncio
 import time
@@ -34,10 +34,9 @@ from vllm_watch.state.journal import Journal
 _log = structlog.get_logger()
 
 SHOW_SECONDS = 30.0
-"""Longest interval between updates: budgets and pauses change by time alone."""
+"""Longest interval between updates: budgets and pauses change with time alone."""
 
 SHOW_PAUSE_SECONDS = 0.2
-"""Pause that groups simultaneous changes."""
 
 
 class PlanPublisher:
@@ -48,14 +47,14 @@ class PlanPublisher:
         journal: Journal, schedule: Schedule,
     ) -> None:  # fmt: skip
         self.people = False  # tokens exist, so people can send requests
-        self.attempts: tuple[Attempt, ...] | None = None  # of the last week; None: unknown
+        self.attempts: tuple[Attempt, ...] | None = None
         self._board = board
         self._targets = targets
         self._dispatcher = dispatcher
         self._controls = controls
         self._journal = journal
         self._schedule = schedule
-        self._trouble: str | None = None  # of the journal
+        self._trouble: str | None = None
 
     async def run(self) -> None:
         while True:
@@ -67,7 +66,7 @@ class PlanPublisher:
                     managed = self._targets.managed.get(name)
                     if managed is not None:
                         self._show(name, managed)
-            except Exception:  # noqa: BLE001 - a display error must not affect restarts
+            except Exception:  # noqa: BLE001 - an error here must not affect restarts
                 _log.exception("restarts_not_shown")
             await asyncio.sleep(SHOW_PAUSE_SECONDS)
 
@@ -140,7 +139,7 @@ class PlanPublisher:
 def budget_remaining(
     settings: RestartSettings, attempts: Sequence[Attempt] | None, now_t: float
 ) -> int | None:
-    """Return how many restarts the hourly and daily budgets leave; None if unknown."""
+    """Return how many restarts the budgets leave; None if unknown."""
     if attempts is None:
         return None
     times = [each.acted_t for each in attempts if each.spent]
@@ -156,7 +155,6 @@ def _paused(pause: Pause | None) -> Paused | None:
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:
-    """`text`: its stage, or its result."""
     return AttemptShown(
         id=attempt.id, state=attempt.state, trigger=attempt.trigger, reason=attempt.reason,
         actor=attempt.actor, hook=attempt.hook, text=text, incident_id=attempt.incident_id,

@@ -1,4 +1,4 @@
-"""Identity of the process to restart, compared again right before the call. Pure."""
+"""The identity of the process to restart, compared again right before the call. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,22 +10,21 @@ from vllm_watch.signals.records import TargetSignals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One server process in one scrape. None and empty mean unknown."""
+    """One server process in one scrape; None or empty means unknown."""
 
     address: str = ""  # host:port
     pod: str = ""  # NAMESPACE/NAME
-    pids: tuple[int, ...] = ()  # of its engines on this host, ascending
+    pids: tuple[int, ...] = ()  # of its engines on this host
     start_time: float | None = None  # Unix seconds; of the last process that answered
-    restarts: int | None = None  # counter resets seen, over all engines; None: never scraped
-    up: bool = False  # in this scrape
+    restarts: int | None = None  # counter resets seen, over all engines
+    up: bool = False
     version: str | None = None
-    models: tuple[str, ...] = ()  # from /v1/models: the served model, then adapters
+    models: tuple[str, ...] = ()  # from /v1/models; adapters last
 
     @classmethod
     def of(
         cls, target: Target | None, signals: TargetSignals | None, pids: Iterable[int] = ()
     ) -> "Process":
-        """Return the process in the target's last scrape."""
         engines = {} if signals is None else signals.engines
         counted = [engine.restarts for engine in engines.values()]
         return cls(
@@ -41,14 +40,11 @@ class Process:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """Load from the journal; raises TypeError or KeyError if malformed."""
+        """Read from the journal. Raises TypeError or KeyError if malformed."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
-        """Return whether `now`, of a later scrape, is this process; None if unknown.
-
-        While nothing answers, assume the last process that did.
-        """
+        """Return whether `now`, of a later scrape, is this process; None if unknown. While nothing answers, the last process that did is assumed."""
         starts = self.start_time, now.start_time
         if None not in starts:
             return starts[0] == starts[1]

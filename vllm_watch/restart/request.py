@@ -1,4 +1,4 @@
-"""A restart request, from an incident, a schedule, a person or Alertmanager."""
+"""A request to restart a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRequest:
-    """A request to restart the server of one target, with all its data-parallel engines; `guard.decide` decides."""
+    """A request to restart one target's server, with all its data-parallel engines."""
 
     target: str
-    group: str  # that budget, cooldown and breaker are shared by
+    group: str  # shares budget, cooldown and breaker
     trigger: str  # one of TRIGGERS
-    reason: str  # one sentence
+    reason: str  # a sentence
     asked_t: float  # Unix seconds
-    engine: str | None = None  # the engine of the incident
+    engine: str | None = None
     incident_id: str | None = None
-    kind: str | None = None  # of the incident
+    kind: str | None = None
     cause: str | None = None
-    actor: str = "vllm-watch"  # a bearer token's name, or the watcher itself
-    approved_by: str | None = None  # a person
-    expires_t: float | None = None  # Unix seconds; void from then on
-    schedule: str | None = None  # name
-    process: Process | None = None  # to restart; None: the one that the incident was found in
-    override_reason: str | None = None  # the person's, to override freezes and windows
+    actor: str = "vllm-watch"  # a token's name, or the watcher
+    approved_by: str | None = None
+    expires_t: float | None = None  # Unix seconds
+    schedule: str | None = None
+    process: Process | None = None  # the one to restart; None: not compared
+    override_reason: str | None = None  # overrides freezes and windows
 
     @property
     def person(self) -> str | None:
-        """The person that made or approved the request, or None."""
+        """Name of the person behind the request, or None."""
         return self.actor if self.trigger == "manual" else self.approved_by
 
     @property
     def key(self) -> str:
-        """Identity: requests of one incident or schedule for one target are one."""
+        """Identity: one incident or schedule has one request per target."""
         what = self.incident_id or self.schedule or self.trigger
         return f"{self.target} {self.trigger} {what}"
 
@@ -50,7 +50,6 @@ class RestartRequest:
         address: str = "",
         befores: Mapping[str, Before] | None = None,
     ) -> Attempt:
-        """Return the attempt that begins at Unix time `t`; `befores`: of the target and its gang members."""
         kept = {name: before.to_json() for name, before in (befores or {}).items()}
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,

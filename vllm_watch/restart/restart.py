@@ -3,11 +3,9 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is always ahead of the action: a watcher that dies leaves an `intent` (certainly not called) or a `calling`
-(may have been called, never again). The hook is called only for the process decided on: a scrape that begins after the
-drain must find it. After the call a disk error does not end the attempt: its result is written later (pending_writes.py).
-
-Ranks of a gang wait for each other at start, so their hooks are called together; one `calling` covers all.
+The disk is always ahead of the action: after a crash, `intent` means not called, and `calling` means maybe called, so
+never again. A scrape after the drain must find the process decided on. After the call a disk error ends nothing
+(pending_writes.py). Ranks of a gang wait for each other at start, so their hooks are called together.
 """
 
 import asyncio
@@ -41,22 +39,19 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Retries of a call that certainly did nothing: a supervisor stays busy for seconds."""
+"""Retries of a call that did nothing: a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
-"""Delay before a retry."""
 
 EVIDENCE_SECONDS = 30.0
-"""Limit of the restart's delay by evidence; parts collected by then are kept."""
+"""Evidence may delay the restart this long."""
 
 DRAIN_POLL_SECONDS = 0.5
-"""Interval of the drain check; scrapes come at their own pace."""
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape while verifying; after that only time is judged."""
+"""Longest wait for a scrape during verification. Without one, only time is judged."""
 
 BLIND_SECONDS = 1.0
-"""Shortest time between two waits without a scrape, however they end."""
 
 _DID_NOTHING = (FAILED, REFUSED)
 
@@ -72,7 +67,7 @@ Changed = Callable[[], str | None]
 
 
 def unchanged() -> str | None:
-    """The default: nothing changed."""
+    """Return None: nothing changed."""
     return None
 
 
@@ -84,9 +79,9 @@ class Restart:
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
         self.attempt = attempt
-        self.stage = attempt.text  # current activity
-        self.hook_seconds = 0.0  # timeout of the running hooks
-        self.stopping = False  # True: call no more hooks
+        self.stage = attempt.text
+        self.hook_seconds = 0.0
+        self.stopping = False  # call no more hooks
         self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
         self._settings = settings
@@ -95,10 +90,10 @@ class Restart:
         self._evidence = evidence
         self._names = attempt.names
         self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
-        self._not_restarted = ""  # gang members that were not restarted
+        self._not_restarted = ""
 
     async def intend(self) -> None:
-        """Write the intent. Raises JournalError: nothing was done, and nothing may be."""
+        """Write the intent. Raises JournalError: then nothing may be done."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
@@ -106,7 +101,6 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed = unchanged,
     ) -> Attempt:  # fmt: skip
-        """Carry out the intent; return the finished attempt."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - part of every intent
         try:
@@ -119,7 +113,7 @@ class Restart:
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
         changed: Changed, befores: Mapping[str, verify.Before],
     ) -> Attempt | None:  # fmt: skip
-        """Call the hooks if still allowed; return the attempt if nothing was restarted."""
+        """Call the hooks if still allowed; return the attempt only if nothing was restarted."""
 
         async def recheck_all() -> str | None:
             return await self._recheck(befores, recheck, changed)
@@ -136,7 +130,7 @@ class Restart:
                 return await self._end("cancelled", against)
             results = await self._call_hooks(calls, lock, recheck_all)
         finally:
-            # Before verification: a new process without requests cannot show progress.
+            # Verification needs requests: a new process without any cannot show progress.
             for name in self._names:
                 self._targets.draining(name, on=False)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
@@ -155,19 +149,18 @@ class Restart:
         return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Resume the verification of an earlier run's attempt; the hook is not called again."""
+        """Resume the verification of an earlier run's attempt. The hook is not called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
 
     async def wait_for_hooks(self) -> None:
-        """Wait for running hooks, up to their timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.hook_seconds):
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """End the attempt now: uncertain if a hook was called."""
+        """End the attempt: as uncertain if a hook was called."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
@@ -186,7 +179,7 @@ class Restart:
         try:
             async with asyncio.timeout(EVIDENCE_SECONDS):
                 return await self._evidence.keep(replace(self.attempt, target=name))
-        except Exception as error:  # noqa: BLE001 - the restart matters more than the evidence
+        except Exception as error:  # noqa: BLE001 - the restart matters more
             _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
             return None
 
@@ -208,7 +201,7 @@ class Restart:
     async def _recheck(
         self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
     ) -> str | None:
-        """Scrape all again and ask again; return the refusal. No answer is a refusal."""
+        """Scrape all members and ask the guard again. No answer is a refusal."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
@@ -225,11 +218,10 @@ class Restart:
             return f"the last check broke: {type(error).__name__}"
 
     def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        """Return a change since the decision: the one place that compares them."""
         against = changed()
         if against is not None:
             return against
-        # Incidents already check whether the last scrape, even a failed one, found them.
+        # For an incident, the guard already checks that the last scrape found it, even a failed one.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -280,7 +272,7 @@ class Restart:
             self._targets.acting(name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
-            # Other members were restarted: the original trouble is gone, and half a gang cannot serve.
+            # Other members were restarted, and half a gang cannot serve.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
         return await recheck()
@@ -316,8 +308,7 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without scrapes, only time counts, and only while this watcher ran: nothing was
-                    # seen while it was away.
+                    # Without scrapes, only the time in which this watcher ran counts.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
@@ -345,7 +336,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change state; a disk error is only logged, and the state held in memory."""
+        """Change state. A disk error is only logged, and the state held in memory."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -1,4 +1,4 @@
-"""Wires the restart objects; turns incidents and schedules into requests. The guard decides, not this file."""
+"""Wire the restart objects, and turn incidents and schedules into requests."""
 
 import asyncio
 import time
@@ -32,10 +32,9 @@ from vllm_watch.support.token_file import TokenFile
 _log = structlog.get_logger()
 
 CHECK_SECONDS = 10.0
-"""Interval between checks of open incidents."""
 
 STOP_SECONDS = 4.0
-"""Longest that stopping waits for attempts; the journal has their state."""
+"""Longest time to stop. The journal has the state of attempts."""
 
 
 class Restarts:
@@ -44,7 +43,7 @@ class Restarts:
     def __init__(
         self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
     ) -> None:
-        """`journal` None: no state folder, so nothing is ever restarted."""
+        """`journal` is None without a state folder; then nothing is restarted."""
         self.journal = journal or PassingJournal()
         self.gates = Gates(self.journal)
         self.targets = Targets(board, self.gates)
@@ -70,10 +69,8 @@ class Restarts:
         self.configure(config)
         board.restarts = RestartState(people=self._plan.people)
 
-    # --- start and stop
-
     async def open(self) -> None:
-        """Read the stored state, once; before the first scrape, after the state folder is locked."""
+        """Read the stored state once, after the state folder is locked and before the first scrape."""
         if self._opened:
             return
         self._opened = True
@@ -82,10 +79,10 @@ class Restarts:
         await self._plan.read_attempts()
 
     async def start(self) -> None:
-        """Resume an earlier run's attempts and start the loops, once. The targets must be known."""
+        """Resume attempts and start the loops, once. Targets must be known."""
         if self._started:
             return
-        self._started = True  # a reload may call this during the reads
+        self._started = True  # set now: a reload may call this during the reads
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
@@ -99,11 +96,9 @@ class Restarts:
 
     @property
     def hook_seconds(self) -> float:
-        """Longest that `let_hooks_end` may take; 0.0: no hook runs."""
         return self.dispatcher.attempts.hook_seconds
 
     async def let_hooks_end(self) -> None:
-        """Begin nothing more, and wait for running hooks, up to their timeouts."""
         self._schedule.stop()
         await self.dispatcher.attempts.let_hooks_end()
 
@@ -122,10 +117,8 @@ class Restarts:
         if self._passing:
             await self.journal.close()
 
-    # --- called by the daemon
-
     def configure(self, config: Config) -> None:
-        """Use these hooks from now on; target settings come with `follow`."""
+        """Use the new hooks; settings of targets come with `follow`."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
         self._controls.tokens = {
@@ -140,7 +133,6 @@ class Restarts:
         self.dispatcher.wake()
 
     def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle the events of one finished scrape."""
         for event in events:
             if event.incident.phase == ACTIVE and event.incident.open:
                 self._ask_for(event.incident)
@@ -151,14 +143,11 @@ class Restarts:
     def silenced(self, incident_id: str) -> bool:
         return self._controls.silenced(incident_id, time.time())
 
-    # --- requests
-
     def _ask_for(self, incident: Incident) -> None:
-        """Submit a request for each target that an open incident advises to restart."""
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
             if name in self.targets.gang(incident.target):
-                continue  # requested by the incident's own target for all members
+                continue  # the incident's own target requests it for all members
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode
@@ -197,9 +186,7 @@ class Restarts:
     def _since(self, name: str, schedule: ScheduleSettings) -> float:
         now_t = time.time()
         if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
-            self._spawn(
-                self._scheduled.note(name, schedule, now_t, now_t)
-            )  # can be missed from now on
+            self._spawn(self._scheduled.note(name, schedule, now_t, now_t))
         return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -213,11 +200,11 @@ class Restarts:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _check_incidents(self) -> None:
-        """Submit open incidents' requests again: found before our own restart, or refused so far."""
-        # Another program may have written to the file, or replaced it.
+        """Submit requests of open incidents again: they may be older than this run, or were refused."""
+        # Another program may have changed the file.
         await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:
-            # Only a write clears it, and without a request none comes: it would be shown forever.
+            # Only a write clears the error, and without requests there is none.
             await self.journal.probe()

@@ -1,8 +1,4 @@
-"""Restarts at set times: reports due schedules, and checks their conditions.
-
-A due schedule becomes a request; the guard decides. The wall clock is read every second, so that a changed clock
-triggers due schedules.
-"""
+"""Report schedules that fall due, and check their conditions. The clock may be set, so it is read every second."""
 
 import asyncio
 import random
@@ -21,7 +17,7 @@ _log = structlog.get_logger()
 
 TICK_SECONDS = 1.0
 
-Due = Callable[[str, ScheduleSettings], None]  # with the target's name
+Due = Callable[[str, ScheduleSettings], None]
 Since = Callable[[str, ScheduleSettings], float]  # Unix seconds: earlier times do not count
 
 
@@ -31,28 +27,26 @@ class _Timer:
     schedule: ScheduleSettings
     zone: str
     due_t: float | None = None  # None: never again
-    at_t: float = 0.0  # due_t with jitter
+    at_t: float = 0.0
 
     def wait_for_next(self, after_t: float) -> None:
-        """Set the first due time after `after_t`."""
         self.due_t = next_due(self.schedule, self.zone, after_t)
         jitter_s = random.uniform(0.0, self.schedule.jitter_seconds)  # noqa: S311 - spreads a fleet
         self.at_t = (self.due_t or 0.0) + jitter_s
 
 
 class Schedule:
-    """The due times of all targets' schedules; they pass only between `start` and `stop`."""
+    """The due times of all targets' schedules; none falls due before `start`."""
 
     def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
-        """`due` is called on the event loop; it must not block."""
-        self.fell_due: dict[tuple[str, str], float] = {}  # by target and schedule: last due time
+        """`due` is called on the event loop and must not block."""
+        self.fell_due: dict[tuple[str, str], float] = {}  # last due time by target and schedule
         self._due = due
         self._since = since
         self._timers: dict[str, _Timer] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the timers. Needs a running event loop."""
         self._task = asyncio.create_task(self._run(), name="schedules")
 
     def stop(self) -> None:
@@ -60,7 +54,7 @@ class Schedule:
             self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
-        """Replace all schedules; an unchanged one keeps its next time."""
+        """Replace all schedules. An unchanged one keeps its next time."""
         before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:
@@ -72,7 +66,6 @@ class Schedule:
                 self._timers[made_of] = timer
 
     def next_t(self, target: str) -> float | None:
-        """Return when the target's next restart falls due (Unix seconds), or None."""
         times = [
             each.at_t for each in self._timers.values() if each.target == target and each.due_t
         ]
@@ -102,7 +95,7 @@ class Schedule:
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:
     """Return why the schedule's conditions do not hold, or None. Unknown values fail them."""
     if schedule.uptime_seconds_min:
-        # While nothing answers, the known start may be a dead process's.
+        # While nothing answers, the start may be a dead process's.
         if signals is None or not signals.up or signals.process_start_time is None:
             return "the server's uptime is unknown"
         uptime_s = signals.t - signals.process_start_time

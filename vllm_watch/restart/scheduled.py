@@ -1,4 +1,4 @@
-"""Schedules across our own restarts: a missed time is made up for or skipped, and reported."""
+"""Due times across our own restarts: a missed one is reported, and made up for or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from vllm_watch.state.journal import Entry, Journal
 _log = structlog.get_logger()
 
 LATE_SECONDS = 60.0
-"""Later than this a time was missed: the watcher was down or suspended, or a clock was set."""
+"""A later time was missed: the watcher was down or suspended, or the clock was set."""
 
 
 def reason(schedule: ScheduleSettings) -> str:
-    """The request's reason; the same for all times of the schedule."""
+    """Return the reason of a schedule's requests, the same each time."""
     return f"the schedule {schedule.name} is due"
 
 
 class Scheduled:
-    """The last due times of all schedules, in the journal."""
+    """The last due time of each schedule, in the journal."""
 
     def __init__(self, controls: Controls, journal: Journal) -> None:
         self._controls = controls
@@ -33,7 +33,7 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """Return the Unix time after which times count; a time still waiting at the watcher's end counts again."""
+        """Return the Unix time after which times count. One that still waited when the watcher ended counts again."""
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
             return now_t
@@ -49,7 +49,7 @@ class Scheduled:
     async def note(
         self, target: str, schedule: ScheduleSettings, due_t: float, now_t: float
     ) -> None:
-        """Record a due time; if it is late, report whether it is made up for."""
+        """Record a due time. If it is late, report whether it is made up for."""
         late_s = now_t - due_t
         with contextlib.suppress(JournalError):
             await self._controls.set_scheduled(target, schedule.name, due_t)

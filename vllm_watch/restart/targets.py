@@ -1,7 +1,4 @@
-"""The targets that may be restarted, and the restarts in progress.
-
-All state is read from the board, which people also see; anything unknown there is unknown here.
-"""
+"""The targets that may be restarted, as the board shows them."""
 
 import asyncio
 import time
@@ -22,22 +19,20 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
-"""States in which an engine serves; an overloaded one is at its limit."""
+"""States in which an engine serves, even if at its limit."""
 
 FRESH_SCRAPES, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's scrape is valid for this many intervals, and at least this many seconds."""
 
 
 HISTORY_SECONDS = 7 * 86400.0
-"""History given to the guard: budgets need a day, breakers the last attempt. Extended by the age of the oldest open
-incident, so attempts for it stay known."""
+"""History before the oldest open incident: budgets need a day, breakers the last attempt."""
 
 SCRAPE_SECONDS = 60.0
-"""Wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and a running scrape may have begun too
-early."""
+"""Longest wait for a scrape beyond two intervals: a hanging server takes up to 30 s, and the running scrape may be too early."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
-"""Interval of the event loop's ticks; after this long without one, the process was suspended."""
+"""Interval of the event loop's ticks, and the gap between them that means a suspension."""
 
 
 @dataclass(slots=True)
@@ -61,7 +56,7 @@ class Targets:
         self._changed: set[str] = set()
         self._change = asyncio.Event()
         self._ticked_s: float | None = None  # monotonic; None: tick() does not run
-        self._resumed_s = float("-inf")  # monotonic: end of this process's last suspension
+        self._resumed_s = float("-inf")  # monotonic
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         known, self.managed = self.managed, {}
@@ -72,7 +67,7 @@ class Targets:
             self.mark_changed(target.name)
         for gone in known.keys() - self.managed.keys():
             self._gates.forget(gone)
-            self._wake(gone)  # no more scrapes
+            self._wake(gone)
 
     def scraped(self, name: str) -> None:
         signals = self.signals(name)
@@ -86,7 +81,6 @@ class Targets:
             event.set()
 
     async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
-        """Wait for the next scrape to end; return False on timeout."""
         event = self._next_scrapes.setdefault(name, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -96,7 +90,7 @@ class Targets:
         return True
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
-        """Wait for a scrape that began after `since_s` (monotonic); return False on timeout or if the target is gone."""
+        """Wait for a scrape that began after `since_s` (monotonic). Return False if there is none in time."""
         entry, waited_until_s = self._board.targets.get(name), time.monotonic() + SCRAPE_SECONDS
         if entry is not None:
             waited_until_s += 2 * entry.interval_seconds
@@ -110,15 +104,12 @@ class Targets:
             entry = self._board.targets.get(name)
         return False
 
-    # --- from the board
-
     def signals(self, name: str) -> TargetSignals | None:
-        """The last scrape; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
 
     def process(self, name: str) -> Process:
-        """The process in the last scrape, or the last that answered."""
+        """Return the process in the last scrape, or the last that answered."""
         managed, entry = self.managed.get(name), self._board.targets.get(name)
         looked = None if entry is None else entry.looked
         pids = () if looked is None else looked.pids
@@ -126,11 +117,10 @@ class Targets:
         return Process.of(target, self.signals(name), pids)
 
     def before(self, name: str) -> Before:
-        """Return the target's state in the last scrape, for the attempt."""
         return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
-        """Return why the last scrape did not find the process decided on, or None. `silence_counts`: one that answered before and does not now may be gone."""
+        """Return why the process decided on may be gone, or None. `silence_counts`: also if it does not answer any more."""
         now = self.process(name)
         same = decided.is_same(now)
         if same is None:
@@ -142,7 +132,6 @@ class Targets:
         return None
 
     async def tick(self) -> None:
-        """Detect suspensions of this process, until cancelled."""
         while True:
             self._notice_suspension()
             self._ticked_s = time.monotonic()
@@ -154,7 +143,7 @@ class Targets:
             self._resumed_s = now_s
 
     def stale(self, name: str, incident: Incident | None) -> str | None:
-        """Return why the last scrape, of the target or the incident's target, is not current, or None."""
+        """Return why the last scrape of the target or the incident's target is not current, or None."""
         self._notice_suspension()
         entries = [self._board.targets.get(name)]
         if incident is not None:
@@ -171,7 +160,6 @@ class Targets:
         return None
 
     def incident(self, incident_id: str | None) -> Incident | None:
-        """Return the incident; None if it is unknown or ended long ago."""
         return None if incident_id is None else self._board.incidents.find(incident_id)
 
     def incidents(self) -> list[Incident]:
@@ -180,7 +168,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of incidents found in the last scrape, with the host's that advise restarting this target."""
+        """Return the kinds of incidents in the last scrape, with the host's that advise restarting this target."""
         return frozenset(
             each.kind
             for each in self.incidents()
@@ -188,12 +176,12 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """Return the group's health without the target's data-parallel engines and gang, which go down with it."""
+        """Return the group's health without engines that go down with the target."""
         own = self.managed.get(name)
         if own is None:
             return None
         engine, gang = self.same_engine(name), self.gang(name)
-        # A gang counts as one.
+
         healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
             if other in engine or other in gang or managed.target.group != own.target.group:
@@ -233,7 +221,6 @@ class Targets:
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        """Return why its start cannot succeed; None if no reason is known."""
         signals = self.signals(name)
         found = None if signals is None else signals.start_failure
         if found is not None and found.deterministic:
@@ -246,10 +233,7 @@ class Targets:
         )
         return next(loops, None)
 
-    # --- identities
-
     def gang(self, name: str) -> tuple[str, ...]:
-        """Return the other targets that are restarted with this one."""
         own = self.managed.get(name)
         if own is None or not own.target.gang:
             return ()
@@ -263,7 +247,7 @@ class Targets:
         )
 
     def same_engine(self, name: str) -> frozenset[str]:
-        """Return all names of the target's engine: same address, pod and port, or PID."""
+        """Return all targets with the same engine: same address, pod and port, or PID."""
         own = self.managed.get(name)
         if own is None:
             return frozenset((name,))
@@ -277,12 +261,11 @@ class Targets:
         )
 
     def history_since_t(self, now_t: float) -> float:
-        """Return the Unix time before which attempts do not count."""
         opened = (each.opened_t for each in self.incidents())
         return min((now_t, *opened)) - HISTORY_SECONDS
 
     def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        """Return attempts of the target's group, and of its engine or address under another name; the engine's renamed to the target."""
+        """Return attempts of the target's group and engine. Those of its engine under another name are renamed."""
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
@@ -302,10 +285,8 @@ class Targets:
             or each.address in addresses - {""}
         )
 
-    # --- actions in progress
-
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
-        """Mark the begin of a restart, or its end if `attempt` is given."""
+        """Mark the beginning of a restart, or its end if `attempt` is given."""
         managed = self.managed.get(name)
         if managed is not None:
             managed.restarting = attempt is None
@@ -313,7 +294,7 @@ class Targets:
             self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
 
     def acting(self, name: str, *, on: bool) -> None:
-        """Have judgement expect the server's silence while the hook stops it."""
+        """While `on`, the server's silence is expected and is not a fault."""
         self._tell_judgement(name, RestartNews(under_way=on))
 
     def _tell_judgement(self, name: str, news: RestartNews) -> None:
@@ -329,12 +310,11 @@ class Targets:
             self.mark_changed(name)
 
     def mark_changed(self, name: str) -> None:
-        """Have the target's restart section published."""
         self._changed.add(name)
         self._change.set()
 
     async def changes(self, timeout_seconds: float) -> set[str]:
-        """Wait for changes and return the targets' names; all after the timeout."""
+        """Return the names of changed targets; after the timeout, all names."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._change.wait()
@@ -353,13 +333,12 @@ def _is_fresh(entry: TargetEntry) -> bool:
 
 
 def another(process: Process) -> str:
-    """Return a sentence about the process that replaced the expected one."""
+    """Return the reason "another process serves"."""
     since = "" if process.start_time is None else f" since {clock(process.start_time)}"
     return f"another process {'serves' if process.up else 'ran'}{since}"
 
 
 def _missing(attempt: Attempt) -> str | None:
-    """Return why the server should be back, after an attempt that did not help."""
     if attempt.state != "did_not_help":
         return None
     return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

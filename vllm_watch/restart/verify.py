@@ -1,8 +1,7 @@
-"""Verifies a restart: follows the server after the call until the result is known. Pure.
+"""Verify a restart from the scrapes after the call. Pure.
 
-It helped if another healthy process serves at its fresh throughput or, without traffic to measure, if nothing is
-wrong until `settle_seconds` have passed. It did not help if the old process keeps running, if no new one serves
-within the engine's start-up time, or if the trouble is back.
+It helped if a new process reaches its fresh throughput or, without traffic, has no fault for `settle_seconds`. It did not
+help if the old process stays, no new one serves within the start-up time, or the trouble is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,40 +16,38 @@ from vllm_watch.state.attempt import Attempt
 HELPED, DID_NOT_HELP = "helped", "did_not_help"
 
 FRESH_RATIO_MIN = 0.8
-"""Throughput at equal load, of a fresh engine's, that counts as fresh; below, throughput_collapse begins to react
-(signals/baseline.py)."""
+"""Share of a fresh engine's throughput at equal load; below it, throughput_collapse begins to react (signals/baseline.py)."""
 
 STOP_SECONDS = 120.0
-"""The old process may answer this long after the hook: twice the longest default grace of hooks."""
+"""The old process may answer this long after the call: twice the longest default grace of hooks."""
 
 STARTUP_TOLERANCE = 2.0
-"""A start may take this multiple of the longest seen: another page cache, another node."""
+"""A start may take this multiple of the longest one seen: another page cache, another node."""
 
 STARTUP_SECONDS_MIN = 180.0
-"""Least time allowed for a start, with the old process's end: most models load in one to three minutes, and twice a
-start of seconds is normal on a busy host. `engine_down` waits as long for starts made by others."""
+"""Least time for a start, including the end of the old process: most models load in one to three minutes, and a busy host doubles a start of seconds. `engine_down` waits as long."""
 
 _ILL = ("stalled", "failing", "collapsed", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The server's state when the restart was decided, from one scrape; in the journal with the intent."""
+    """The server's state when the restart was decided; stored with the intent."""
 
     process: Process
-    throughput_ratio: float | None = None  # of fresh; 0.0: no steps; None: unknown
-    kinds: frozenset[str] = frozenset()  # of the incidents that fired
+    throughput_ratio: float | None = None  # of fresh; 0.0: no steps
+    kinds: frozenset[str] = frozenset()  # of incidents that fired
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kinds": sorted(self.kinds)}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Before":
-        """Load a journal entry, also of 0.1; raises TypeError or KeyError if malformed."""
+        """Read a journal entry, also one of release 0.1. Raises TypeError or KeyError if malformed."""
         kinds, ratio = frozenset(kept["kinds"]), kept["throughput_ratio"]
         if "process" in kept:
             process = Process.from_json(kept["process"])
-        else:  # 0.1
+        else:
             process = Process(start_time=kept["process_start_time"], restarts=kept["restarts"])
         return cls(process=process, throughput_ratio=ratio, kinds=kinds)
 
@@ -58,7 +55,7 @@ class Before:
 def before(
     signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
 ) -> Before:
-    """Return the state before a restart; `process`: as known from other sources than `signals`."""
+    """Return the state before a restart."""
     process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
@@ -83,10 +80,10 @@ def befores(attempt: Attempt) -> dict[str, Before] | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """State of the verification after one scrape."""
+    """The result after one scrape."""
 
     text: str
-    outcome: str | None = None  # HELPED | DID_NOT_HELP; None: unknown yet
+    outcome: str | None = None  # None: not yet
     payoff_ratio: float | None = None  # gain in fresh throughput, -1 to 1
 
 
@@ -96,19 +93,19 @@ class Verification:
     def __init__(
         self, before: Before, settings: VerifySettings, startup_seconds: float | None = None
     ) -> None:
-        """`startup_seconds`: the longest known start of this engine; replaces `settings.start_seconds`."""
+        """`startup_seconds` is this engine's longest known start; it replaces `settings.start_seconds`."""
         self._before = before
         self._settle_seconds = settings.settle_seconds
         self._start_seconds = settings.start_seconds
         if startup_seconds is not None:
             least = min(settings.start_seconds, STARTUP_SECONDS_MIN)
             self._start_seconds = max(least, STARTUP_TOLERANCE * startup_seconds)
-        self._served_s: float | None = None  # after the call: when the new process began to serve
+        self._served_s: float | None = None
 
     def update(
         self, since_s: float, signals: TargetSignals, firing_kinds: Collection[str]
     ) -> Progress:
-        """Judge one scrape, `since_s` seconds after the call. It must have begun after the call."""
+        """Judge one scrape that began `since_s` seconds after the call."""
         late = since_s >= self._start_seconds
         if not signals.up:
             self._served_s = None
@@ -129,7 +126,7 @@ class Verification:
                 text = f"it answers but does not serve: {signals.state_text}"
                 return self._ended(DID_NOT_HELP, text)
             return Progress("it answers, and does not serve yet")
-        models = self._before.process.models[:1], now.models[:1]  # adapters may be loaded later
+        models = self._before.process.models[:1], now.models[:1]  # adapters may load later
         if all(models) and models[0] != models[1]:
             text = f"it came back with another model: {models[1][0]}, not {models[0][0]}"
             return self._ended(DID_NOT_HELP, text)
@@ -175,6 +172,6 @@ class Verification:
 
 
 def _ratio(signals: TargetSignals) -> float | None:
-    """The worst engine's throughput at equal load, relative to fresh; None if unknown."""
+    """Return the worst engine's throughput relative to fresh."""
     ratios = (engine.throughput_ratio for engine in signals.engines.values())
     return min((ratio for ratio in ratios if ratio is not None), default=None)

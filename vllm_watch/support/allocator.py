@@ -1,7 +1,6 @@
-"""Make the C library's allocator return large blocks of memory to the system once freed.
+"""Make glibc return large freed blocks to the system.
 
-With each large block freed, glibc raises its threshold for doing so, up to 32 MB: after the first body of 4 MB all bodies
-share the heap with small objects, and the free memory between these stays with the process.
+glibc raises its threshold for that with each large block freed, up to 32 MB. After the first body of 4 MB, bodies share the heap with small objects, and the memory between them stays with the process.
 """
 
 import ctypes
@@ -11,12 +10,12 @@ LARGE_BYTES = 128 << 10
 """glibc's initial threshold."""
 
 TRIM_SECONDS = 2.0
-"""Shortest pause between trims: one takes milliseconds for a heap of 100 MB."""
+"""Trimming a heap of 100 MB takes milliseconds."""
 
 _trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_ARENAS = 2  # otherwise each thread that parses a body gets its own and leaves it half empty
+_ARENAS = 2  # with one per thread, each stays half empty
 
 
 def fix_threshold() -> None:
@@ -28,7 +27,7 @@ def fix_threshold() -> None:
 
 
 def trim_heap() -> None:
-    """Return free memory between small objects, unless done within TRIM_SECONDS or with another C library."""
+    """Return free memory to the system, at most every TRIM_SECONDS; do nothing with another C library."""
     global _trimmed_monotonic_s  # noqa: PLW0603 - there is one heap
     now_s = time.monotonic()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

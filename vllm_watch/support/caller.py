@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A token's name, and the address of the connection."""
+    """The name of a token, and the address that used it."""
 
     actor: str
     source: str

@@ -1,10 +1,6 @@
-"""Share out this process' file descriptors, so that no use starves the others.
+"""Divide this process's file descriptors between connections to engines, callers and everything else."""
 
-A shell's limit is 1,024. Connections to engines wait for their share; the page, Prometheus and health checks have theirs;
-the rest is for the state file, logs, hooks and the GPU driver.
-"""
-
-import concurrent.futures.thread  # noqa: F401 - asyncio loads it at its end, which needs a descriptor
+import concurrent.futures.thread  # noqa: F401 - closing asyncio imports it, which needs a descriptor
 import resource
 
 import structlog
@@ -12,14 +8,12 @@ import structlog
 _log = structlog.get_logger()
 
 WANTED = 65_536
-"""Enough for tens of thousands of engines; some programs run by hooks iterate over all possible descriptors."""
+"""Enough for tens of thousands of engines. Some programs iterate over all possible descriptors, so it is not higher."""
 
 OWN = 64
-"""State file, logs, service manager's socket, pipes of a hook, the driver: some 20, briefly more."""
+"""State file, logs, pipes of hooks and the GPU driver need about 20, briefly more."""
 
 CALLERS_MAX = 512
-"""Connections served."""
-
 PER_TARGET = 2
 """`/metrics` and `/health` are polled at the same time."""
 
@@ -33,18 +27,18 @@ def raise_limit() -> None:
 
 
 def limit() -> int:
-    """Return this process' limit."""
+    """Return the soft limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return WANTED if soft == resource.RLIM_INFINITY else soft
 
 
 def for_callers() -> int:
-    """Return how many connections are served concurrently."""
+    """Return how many connections to this daemon may be open."""
     return max(1, min(CALLERS_MAX, limit() // 2))
 
 
 def for_engines() -> int:
-    """Return how many connections to engines may be open concurrently."""
+    """Return how many connections to engines may be open."""
     return max(1, limit() - min(OWN, limit() // 4) - for_callers())
 
 

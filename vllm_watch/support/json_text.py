@@ -1,11 +1,11 @@
-"""The only way to parse foreign JSON: `json.loads` raises RecursionError if it is nested too deeply."""
+"""Parse foreign JSON, in one place: `json.loads` raises RecursionError for deep nesting."""
 
 import json
 from typing import Any
 
 
 def read(text: str | bytes | bytearray) -> Any:
-    """Parse JSON. Raises ValueError, also if it is nested too deeply."""
+    """Parse JSON. Raises ValueError."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,8 +1,4 @@
-"""Logs: one line per change of state; readable on a terminal, JSON anywhere else.
-
-Lines of structlog and of the standard library (aiohttp, asyncio, warnings) pass one renderer and one filter for
-secrets. In systemd's journal each line begins with its priority, for `journalctl -p warning`.
-"""
+"""Configure logging: text on a terminal, JSON elsewhere, all through one filter for secrets."""
 
 import logging
 import os
@@ -16,15 +12,14 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.support.visible import visible, visible_lines
 
-_DEPTH_MAX = 4  # deeper values are shown as text; none of our logs nests deeper
-# aiohttp logs each request: a line per scrape of ourselves.
-_QUIET_LOGGERS = ("aiohttp.access",)
+_DEPTH_MAX = 4  # deeper values become text
+_QUIET_LOGGERS = ("aiohttp.access",)  # it logs every scrape of this daemon
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""syslog's, as the line prefix of sd-daemon(3): <4>."""
+"""syslog's priorities, which begin each line in systemd's journal: `<4>` (sd-daemon(3))."""
 
 
 class LogChoice(Protocol):
-    """The settings `log`."""
+    """The `log` settings."""
 
     @property
     def level(self) -> str: ...
@@ -33,7 +28,7 @@ class LogChoice(Protocol):
 
 
 def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` (None: stderr); may be called again on reload."""
+    """Send all logs to `stream` (default: stderr). Each reload calls it again."""
     stream = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     for_people = settings.format == "console" or (settings.format == "auto" and stream.isatty())
@@ -48,7 +43,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,  # a reload may change level and format
+        cache_logger_on_first_use=False,
     )
     render = _console(stream) if for_people else structlog.processors.JSONRenderer(default=str)
     handler = logging.StreamHandler(stream)
@@ -70,17 +65,16 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Processor:
-    # A plain traceback: the coloured one prints local variables, and keys with them.
+    # The coloured traceback prints local variables, which may hold keys.
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
 
 
 def _is_journal(stream: TextIO) -> bool:
-    """Return True if systemd's journal reads this stream: JOURNAL_STREAM identifies its file."""
     try:
         file = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # closed, or not a real file
+    except (OSError, ValueError):
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
 

@@ -1,4 +1,4 @@
-"""Find the modules of a folder, so that adding a kind means adding one file."""
+"""Find the modules of a folder: a new kind is one new file."""
 
 import importlib
 import pkgutil
@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
-CONTRACT = "base"  # the module that defines the others' contract
+CONTRACT = "base"
 
 
 @cache
 def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
-    """Return the modules of `package` that define every name in `needs`, sorted by name.
-
-    Modules with only some of the names are helpers. The contract is left out.
-    """
+    """Return the modules of `package` that define every name in `needs`, sorted by name."""
     folder = importlib.import_module(package)
     found = sorted(each.name for each in pkgutil.iter_modules(folder.__path__))
     loaded = (importlib.import_module(f"{package}.{name}") for name in found if name != CONTRACT)

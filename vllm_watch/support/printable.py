@@ -1,8 +1,8 @@
-"""Make foreign text safe for a terminal: escape sequences in it are shown, not executed."""
+"""Escape control sequences in foreign text, so that a terminal does not execute them."""
 
 
 def printable(text: str) -> str:
-    """Return it with control characters, except line ends, as in source code: ``\\x1b``."""
+    """Return the text with control characters, except newlines, escaped (``\\x1b``)."""
     return "".join(each if each.isprintable() or each == "\n" else _escaped(each) for each in text)
 
 

@@ -11,16 +11,13 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 def own_folder(folder: Path) -> None:
-    """Create the folder if it is missing. Raises OSError, also for a symlink in its place."""
+    """Create the folder if it is missing. Raises OSError, also for a symlink."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     refuse_odd(folder)
 
 
 def refuse_odd(path: Path) -> None:
-    """Raise OSError unless the path is a file, a folder or missing.
-
-    A symlink would redirect the write to a place of another's choice; a pipe or device blocks or never ends.
-    """
+    """Raise OSError for a symlink, which redirects the write, and for a pipe or device, which may block."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -32,7 +29,7 @@ def refuse_odd(path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open(..., opener=opener)`: a new file is private; symlinks, pipes and devices are refused."""
+    """Use as `open(…, opener=opener)`. Raises OSError for a symlink, pipe or device."""
     refuse_odd(Path(path))
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)

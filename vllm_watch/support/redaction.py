@@ -1,10 +1,6 @@
-"""Remove secrets from all output: logs, configuration errors, recordings, notifications, printed settings.
+"""Remove secrets from all output, by pattern and by value, so that a key from a file is hidden everywhere.
 
-In two ways: by pattern, and by value: secrets read from key files are known, and hidden anywhere, for example in the
-message of a server that repeats the key it refused.
-
-The text is untrusted, so every expression takes linear time: each starts only at the beginning of a word, does not
-backtrack, and ends even if a bracket or quote is never closed.
+The text is untrusted, so every expression takes linear time: none backtracks, and each ends even if a quote is never closed.
 """
 
 import re
@@ -17,12 +13,12 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
-# An unclosed quote or bracket means truncation: hide to the end of the line, or of a list.
+# An unclosed quote or bracket means that the text was cut: hide the rest of the line.
 _VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
 _WORD = re.compile(r"[^\s'\"]++")
 _QUERY_VALUE = re.compile(r"=[^&#]*+")
 _ASSIGNED = re.compile(rf"((?<![\w-]){_NAME})=(?!\[hidden\]){_VALUE}", re.IGNORECASE)
-# Mappings of Python, JSON and YAML: 'api_key': ['...'], "token": "...", token: ...
+# Python, JSON and YAML: 'api_key': ['...'], "token": "...", token: ...
 _MAPPED = re.compile(
     rf"""(['"]{_NAME}['"]\s*+:\s*+)(?!\[hidden\]|None\b|null\b|True\b|true\b|False\b|false\b){_VALUE}""",
     re.IGNORECASE,
@@ -32,12 +28,12 @@ _PAIR = re.compile(
     rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-# In a command, and in a command as a list: "--api-key", "VALUE".
+# In a command line, or in a list of its words: "--api-key", "VALUE".
 _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# An unknown scheme is hidden with the value.
+# An unknown authentication scheme is hidden with the value.
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
@@ -46,27 +42,26 @@ _HEADER = re.compile(
 _COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
-_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # a digit tells it from prose
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # prose has no digit there
 _ISSUED = re.compile(
     r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
     r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""Formats of issued keys: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba,
-DigitalOcean, Google, and JWTs."""
+"""Keys of OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba, DigitalOcean and Google, and JWTs."""
 
 _HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
 _HOOK_PATH = re.compile(
     r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
 )
-"""Webhook paths of chats and pagers: the path itself is the credential."""
+"""Webhook URLs, where the path is the credential."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
-"""Shorter secrets would match by chance."""
+"""Shorter secrets would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
 
 
 def redact_always(secret: str) -> None:
-    """Hide this value anywhere from now on."""
+    """Hide this value in all output from now on."""
     if len(secret) >= _KNOWN_CHARACTERS_MIN and secret not in _known:
         _known[secret] = None
         while len(_known) > _KNOWN_MAX:
@@ -75,18 +70,18 @@ def redact_always(secret: str) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if the name's last word means a secret: `api_key` does; `tokens` and `api_key_file` do not."""
+    """Return True if the last word of the name means a secret: `api_key`, but not `tokens` or `api_key_file`."""
     return re.split(r"[._\-\s]+", name.lower())[-1] in _SECRET_WORDS
 
 
 def excerpt(text: str, characters_max: int) -> str:
-    """Return the beginning of foreign text, redacted. Cutting first keeps long texts cheap."""
+    """Return the redacted beginning of foreign text."""
     shown = redacted(beginning(text, 2 * characters_max + 200))
     return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
 
 
 def beginning(text: str, characters_max: int) -> str:
-    """Return whole words of the beginning: half a secret would not be recognized."""
+    """Return the first whole words: half a secret would not be recognized."""
     if len(text) <= characters_max:
         return text
     words = text[:characters_max].rsplit(None, 1)
@@ -94,7 +89,7 @@ def beginning(text: str, characters_max: int) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return the text without userinfo and queries of URLs, credentials, `token=…`, and known secrets."""
+    """Return the text without credentials, known secrets, and userinfo and queries of URLs."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -114,7 +109,7 @@ def redacted(text: str) -> str:
 
 
 def without_path(url: str) -> str:
-    """Return a URL without its path, which is the secret of a chat's webhook."""
+    """Return a URL without its path, which is a webhook's secret."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.rpartition("@")[2].partition("/")
     return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
@@ -126,14 +121,13 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def _safe_word(found: re.Match[str]) -> str:
-    """Redact a URL, or several: userinfo and query values; query names stay."""
     word = found[0]
     scheme, mark, rest = word.partition("://")
     if not mark:
         return word
     if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
         return without_path(word)
-    if "@" in rest:  # the last one: a password may contain / and @
+    if "@" in rest:  # a password may contain / and @
         rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
     path, mark, query = rest.partition("?")
     if mark:
@@ -141,7 +135,7 @@ def _safe_word(found: re.Match[str]) -> str:
     return f"{scheme}://{rest}"
 
 
-@lru_cache(maxsize=4096)  # the same GPU processes at every poll
+@lru_cache(maxsize=4096)
 def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command line with the values of secret options hidden."""
     shown: list[str] = []
@@ -149,7 +143,7 @@ def safe_arguments(cmdline: tuple[str, ...]) -> tuple[str, ...]:
     for argument in cmdline:
         name, equals, _ = argument.partition("=")
         if argument.startswith("-") or not hiding:
-            # `--api-key a b` takes several values, so hide until the next option.
+            # `--api-key a b` has several values.
             secret = is_secret_name(name)
             hiding = secret and not equals and argument.startswith("-")
             shown.append(f"{name}={HIDDEN}" if secret and equals else redacted(argument))

@@ -1,7 +1,6 @@
-"""The only way to read a file named by a user: regular files only, and bounded.
+"""The only way to read a file that a user names: regular and bounded, because a pipe or an endless device blocks forever.
 
-Opening a pipe without a writer blocks forever, and so does reading an endless device: in the event loop that stops the
-daemon, in one of its threads it blocks the exit. `tests/test_one_way_to_read.py` finds code that reads otherwise.
+`tests/test_one_way_to_read.py` finds code that reads files otherwise.
 """
 
 import errno
@@ -19,15 +18,14 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 IfExposed = Literal["taken", "warned", "refused"]
-"""Policy for a secret's file with unsafe permissions. A secret that opens vllm-watch to others is refused; one that it
-sends to others is used with a warning: otherwise restarts and messages would stop, and it is exposed anyway."""
+"""Policy for a secret that others can read. "refused": it grants access to vllm-watch. "warned": vllm-watch only sends it to others, and refusing it would stop restarts and messages."""
 
 _REMEDY = "chmod 600 it, or mount the Secret with defaultMode: 0440"
 _warned: dict[str, str] = {}
 
 
 class UnusableFileError(OSError):
-    """Not a regular file, or unsafe."""
+    """The file is not regular, or its permissions are unsafe."""
 
     def __init__(self, path: Path | str, cause: str) -> None:
         super().__init__(errno.EINVAL, cause, str(path))
@@ -37,7 +35,7 @@ class UnusableFileError(OSError):
 
 
 class TooLargeError(UnusableFileError):
-    """A file is longer than allowed."""
+    """The file is longer than allowed."""
 
 
 def stamp(status: os.stat_result) -> tuple[int, int, int]:
@@ -46,13 +44,8 @@ def stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedReader:
-    """Open a file for reading in pieces, without blocking. Raises OSError.
-
-    Args:
-        follow: follow symlinks.
-        pipes: accept a pipe, e.g. a shell's `<(command)`. For commands that the user can interrupt.
-    """
-    # Check before opening: opening alone wakes the writer of a pipe, and rewinds a tape.
+    """Open a file for reading. Raises OSError. `pipes` accepts a shell's `<(command)`, in commands that a user can interrupt."""
+    # Opening alone wakes the writer of a pipe and rewinds a tape.
     mode = os.stat(path, follow_symlinks=follow).st_mode
     if not (pipes and stat.S_ISFIFO(mode)):
         refuse_odd(path, mode)
@@ -61,7 +54,7 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
         mode = os.fstat(descriptor).st_mode
         if pipes and stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, True)
-        else:  # endless regular files of the kernel (/proc/kmsg) return an end here
+        else:  # endless files of the kernel, such as /proc/kmsg, are regular but return an end here
             refuse_odd(path, mode)
         return BufferedReader(FileIO(descriptor))
     except BaseException:
@@ -72,22 +65,17 @@ def opened(path: Path, *, follow: bool = True, pipes: bool = False) -> BufferedR
 def read(
     path: Path, bytes_max: int, *, follow: bool = True, if_exposed: IfExposed = "taken"
 ) -> bytes:
-    """Return the whole file. Raises OSError, also if it has more than `bytes_max` bytes.
-
-    Args:
-        follow: follow symlinks.
-        if_exposed: policy if it is a secret that others may read or replace.
-    """
+    """Return the whole file. Raises OSError, also if it is longer than `bytes_max`."""
     with opened(path, follow=follow) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
-        body = file.read(bytes_max + 1) or b""  # None: nothing to read yet
+        body = file.read(bytes_max + 1) or b""
     if len(body) > bytes_max:
         raise TooLargeError(path, f"is larger than {bytes_max:,} bytes")
     return body
 
 
 def check(path: Path, if_exposed: IfExposed = "taken") -> None:
-    """Raise OSError if `read` would, for a file that a library is about to read by path."""
+    """Raise OSError if `read` would, before a library opens the file."""
     with opened(path) as file:
         _judge(path, os.fstat(file.fileno()), if_exposed)
 
@@ -104,10 +92,7 @@ def _judge(path: Path, status: os.stat_result, if_exposed: IfExposed) -> None:
 
 
 def exposure(status: os.stat_result) -> str | None:
-    """Return why the permissions are unsafe for a secret, or None.
-
-    The group may read root's files: Kubernetes mounts them so, by fsGroup.
-    """
+    """Return why the permissions are unsafe, or None. A group may read root's files: Kubernetes mounts them so (fsGroup)."""
     mode = stat.S_IMODE(status.st_mode)
     by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
     if mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group:
@@ -118,7 +103,7 @@ def exposure(status: os.stat_result) -> str | None:
 
 
 def refuse_odd(path: Path | str, mode: int) -> None:
-    """Raise OSError unless this is the mode of a regular file."""
+    """Raise OSError unless `mode` is that of a regular file."""
     if stat.S_ISREG(mode):
         return
     kinds = (

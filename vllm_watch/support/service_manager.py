@@ -1,8 +1,6 @@
-"""Report our state to systemd: ready, status, alive, reloading, stopping.
+"""Report to systemd. Sources: sd_notify(3), sd_watchdog_enabled(3).
 
-Datagrams to the socket named in the environment; without it nothing is sent. The watchdog message comes from the event
-loop that does all the work: if the loop hangs, none is sent, and systemd restarts us after WatchdogSec.
-Source: sd_notify(3), sd_watchdog_enabled(3).
+The event loop sends the watchdog messages, so if it hangs, systemd restarts us after WatchdogSec.
 """
 
 import asyncio
@@ -17,14 +15,14 @@ import structlog
 _log = structlog.get_logger()
 
 STATUS_SECONDS = 5.0
-"""Longest age of the line in `systemctl status`: one poll at the default interval."""
+"""Longest age of the status in `systemctl status`: one poll at the default interval."""
 
 BEATS_PER_WATCHDOG = 2
-"""sd_watchdog_enabled(3): send one every half of the time limit."""
+"""sd_watchdog_enabled(3) recommends half of the time limit."""
 
 
 class ServiceManager:
-    """The connection to systemd. Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID from `environ`."""
+    """The connection to systemd. Without NOTIFY_SOCKET in `environ` it sends nothing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
@@ -35,7 +33,6 @@ class ServiceManager:
         self._beats: asyncio.Task[None] | None = None
 
     def ready(self, status: Callable[[], str]) -> None:
-        """Report READY; from now on also status changes, and that the loop runs."""
         if self._address is None:
             return
         self._status = status
@@ -43,7 +40,7 @@ class ServiceManager:
         self._beats = asyncio.create_task(self._beat(), name="service manager")
 
     async def stopping(self, seconds: float = 0.0) -> None:
-        """Report STOPPING and end the watchdog. `seconds`: extra time before we exit."""
+        """Report STOPPING and end the watchdog. `seconds` extends systemd's timeout."""
         more = (f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}",) if seconds else ()
         self._send("STOPPING=1", "STATUS=Stopping", *more)
         if self._beats is not None:
@@ -53,7 +50,6 @@ class ServiceManager:
 
     @asynccontextmanager
     async def reloading(self) -> AsyncIterator[None]:
-        """Report RELOADING, and READY at the end, with or without an error."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
@@ -91,14 +87,14 @@ class ServiceManager:
 
 
 def _address(text: str) -> str | None:
-    """Return the socket's address for the kernel: a path or an abstract name; None if invalid."""
+    """Return the address in the kernel's form: an abstract name begins with NUL."""
     if text.startswith("/"):
         return text
     return f"\0{text[1:]}" if text.startswith("@") else None
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """Return the time limit for the next watchdog message; None if off, or for another process."""
+    """Return the time limit of the watchdog, or None, also if it is for another process."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

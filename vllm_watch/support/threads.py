@@ -1,8 +1,4 @@
-"""Run work that may hang in a thread, without waiting for the thread's start.
-
-`threading.Thread.start` waits until the new thread runs. When memory is short the thread can die before that, and the
-event loop would wait forever. Threads started here are not waited for.
-"""
+"""Run work that may hang in a thread. `threading.Thread.start` is not used: it waits forever if the thread dies for lack of memory."""
 
 import _thread
 import asyncio
@@ -16,11 +12,11 @@ T = TypeVar("T")
 _one_computes = threading.Lock()
 
 COMPUTED_SECONDS_MAX = 30.0
-"""When memory is short the thread may die without a result; the largest body takes a second."""
+"""A thread can die without a result if memory is short. The largest body takes a second."""
 
 
 def begin(work: Callable[[], None]) -> bool:
-    """Run `work` in a thread that does not delay the process' exit; return False if none can be started."""
+    """Run `work` in a thread that does not delay the exit. Return False if none can be started."""
     try:
         _thread.start_new_thread(work, ())
     except (RuntimeError, MemoryError):
@@ -29,11 +25,7 @@ def begin(work: Callable[[], None]) -> bool:
 
 
 async def compute(work: Callable[[], T]) -> T:
-    """Run `work` outside the event loop and return its result; one at a time.
-
-    Several at once would leave the loop only a share of the CPU. Raises as `work` does, and MemoryError if no thread can be
-    started or there is no result within COMPUTED_SECONDS_MAX.
-    """
+    """Run `work` in a thread, one at a time so that the loop keeps its CPU. Raises MemoryError if there is no result in time."""
 
     def alone() -> T:
         with _one_computes:
@@ -46,10 +38,7 @@ async def compute(work: Callable[[], T]) -> T:
 
 
 async def run(work: Callable[[], T], seconds: float) -> T:
-    """Run `work` in a thread that may hang without delaying the process' exit, and return its result.
-
-    Raises as `work` does, TimeoutError after `seconds`, and MemoryError if no thread can be started.
-    """
+    """Return the result of `work` in a thread. Raises as `work` does, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -66,8 +55,8 @@ async def run(work: Callable[[], T], seconds: float) -> T:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - raised in the caller
-            failed = error.with_traceback(None)  # its frames would keep the work's memory
-        with suppress(RuntimeError, MemoryError):  # the loop has ended; COMPUTED_SECONDS_MAX
+            failed = error.with_traceback(None)  # its frames would keep memory
+        with suppress(RuntimeError, MemoryError):  # the loop has ended, or memory is short
             loop.call_soon_threadsafe(end, result, failed)
 
     if not begin(in_thread):

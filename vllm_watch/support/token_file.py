@@ -1,4 +1,4 @@
-"""A named bearer token in a file, re-read when it changes: a token can be replaced without a restart."""
+"""A bearer token in a file, which is read again when it changes."""
 
 import hashlib
 from collections.abc import Collection
@@ -12,18 +12,17 @@ from vllm_watch.support.redaction import redact_always
 _log = structlog.get_logger()
 
 TOKEN_CHARACTERS_MIN = 16
-"""Shorter ones can be guessed; generate one with `openssl rand -hex 32`."""
+"""Shorter tokens can be guessed; `openssl rand -hex 32` makes a good one."""
 
 TOKEN_BYTES_MAX = 4096
 
 
 class TokenFile:
-    """A token's file and its last digest."""
+    """A named token and its rights (`may`)."""
 
     def __init__(self, name: str, file: Path, may: Collection[str]) -> None:
         self.name = name
         self.may = may
-        """The rights that the token grants."""
         self._file = file
         self._stamp: tuple[int, int, int] | None = None
         self._digest: bytes | None = None

@@ -1,14 +1,11 @@
-"""Make foreign text safe to display: it cannot move the cursor, change the writing direction or hide.
-
-Names of engines, logs, pods and processes are arbitrary, and a terminal executes control sequences in them.
-"""
+"""Make foreign text safe to display, because terminals execute control sequences."""
 
 _CONTROLS = (*range(32), *range(127, 160))
 _FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
 """Zero-width characters, line separators, and changes of the writing direction."""
 
 _TAGS, _SURROGATES = range(0xE0000, 0xE0080), range(0xD800, 0xE000)
-"""Invisible letters; lone surrogates, which JSON can contain and a terminal cannot receive."""
+"""Invisible letters, and lone surrogates, which JSON can contain and a terminal cannot encode."""
 
 _IN_A_LINE = (
     {code: f"\\x{code:02x}" for code in _CONTROLS}
@@ -19,10 +16,10 @@ _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not 
 
 
 def visible(text: str) -> str:
-    """Return one line with control characters as escapes: `\\x1b`."""
+    """Return the text with control characters and newlines escaped (`\\x1b`)."""
     return text.translate(_IN_A_LINE)
 
 
 def visible_lines(text: str) -> str:
-    """Return lines with control characters, except line feeds and tabs, as escapes."""
+    """Return the text with control characters, except newlines and tabs, escaped."""
     return text.translate(_IN_LINES)

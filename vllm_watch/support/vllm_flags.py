@@ -1,4 +1,4 @@
-"""The flags of `vllm serve` by release, from vLLM's own argument definitions (vllm_flags.txt)."""
+"""The flags of `vllm serve` by release, from vLLM's argument definitions (vllm_flags.txt)."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _Version = tuple[int, ...]
 SWITCH, SEVERAL = "switch", "several"
-_ALIKE = 0.8  # difflib's ratio: one letter added, missing or exchanged; a word moved
+_ALIKE = 0.8  # difflib's ratio: allows one wrong letter, or a moved word
 
 INSTEAD = {
     "device": "vLLM finds the device itself",
@@ -31,7 +31,7 @@ INSTEAD = {
     "use-v2-block-manager": "there is no other block manager",
     "worker-use-ray": "--distributed-executor-backend ray",
 }
-"""Replacements of removed flags."""
+"""Replacements of flags that vLLM removed."""
 
 
 class Standing(Enum):
@@ -46,7 +46,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag, and the ranges of releases that have it; an open end means the newest release read."""
+    """A flag and the releases that have it."""
 
     name: str
     kind: str
@@ -63,17 +63,17 @@ class Answer:
 
     standing: Standing
     releases: str = ""
-    """REMOVED: the last release that had it; NOT_YET: the first; UNSURE: all, as text."""
+    """The last release with it (REMOVED), the first (NOT_YET), or all (UNSURE)."""
     removed_in: str = ""
     nearest: str | None = None
     instead: str | None = None
     exact: bool = True
-    """False if the release is unknown, or newer than the table."""
+    """False if the release is unknown or newer than the table."""
 
 
 @cache
 def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """Return all flags by name, and the releases read, oldest first."""
+    """Return all flags by name, and the releases of the table, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
@@ -91,7 +91,7 @@ def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
 
 @cache
 def shorts() -> Mapping[str, str]:
-    """Return short → long name: -tp → tensor-parallel-size."""
+    """Return the long name of each short option: -tp → tensor-parallel-size."""
     return {short: flag.name for flag in table()[0].values() for short in flag.shorts}
 
 
@@ -102,13 +102,13 @@ def is_switch(name: str) -> bool:
 
 
 def takes_several(name: str) -> bool:
-    """Return True if all words up to the next flag are its values."""
+    """Return True if all words up to the next flag are values."""
     flag = table()[0].get(name)
     return flag is not None and flag.kind == SEVERAL
 
 
 def look_up(name: str, version: str | None) -> Answer:
-    """Return the status of `name` (long, with dashes) in this version of vLLM; None: unknown version."""
+    """Return the status of `name` (long, with dashes) in a version of vLLM."""
     flags, releases = table()
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
@@ -134,7 +134,6 @@ def look_up(name: str, version: str | None) -> Answer:
 
 
 def _stretches(flag: Flag, newest: _Version) -> str:
-    """Format the ranges: 0.1.7 to 0.16.0 and from 0.33.0 on."""
     ranges = (
         f"from {_text(first)} on" if last == newest else f"{_text(first)} to {_text(last)}"
         for first, last in flag.spans
@@ -143,7 +142,7 @@ def _stretches(flag: Flag, newest: _Version) -> str:
 
 
 def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
-    """Return this release, or the two it lies between; and True if it is not newer than the table."""
+    """Return this release or its neighbours in the table; and False if it is newer than the table."""
     releases = table()[1]
     found = re.match(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})(.*)", version or "")
     if found is None:
@@ -154,7 +153,7 @@ def _neighbours(version: str | None) -> tuple[tuple[_Version, ...], bool]:
         return (asked,), True
     before = [each for each in releases if each < asked][-1:]
     after = [each for each in releases if each >= asked][:1]
-    # A build between two releases has no flag that neither has; beyond the table any flag is possible.
+    # A build between two releases has no flag that neither has.
     return (*before, *after), bool(before and after)
 
 

@@ -1,1 +1,1 @@
-"""The judges of one target and of one host, and the loops that poll them."""
+"""The judges of targets and hosts, and their loops."""

@@ -1,7 +1,4 @@
-"""The schedule of one target's canaries: independent of its scrapes, one at a time, rate-limited.
-
-Idle engines get one per interval, suspected engines at once. The result waits here for the next scrape.
-"""
+"""Send one target's canaries: to idle engines once per interval, to suspected ones at once."""
 
 import asyncio
 import random
@@ -15,49 +12,47 @@ from vllm_watch.sources.canary import Asked, CanarySource
 _log = structlog.get_logger()
 
 GAP_SECONDS_MIN = 10.0
-"""Between the starts of two canaries to one server, even if suspected: at most six tokens a minute."""
+"""At most six tokens a minute."""
 
 REFUSED_SECONDS = 600.0
-"""Retry after a refusal (wrong key, model or endpoint): only an operator or a restart fixes it."""
+"""Only an operator or a restart fixes a refusal (wrong key, model or endpoint)."""
 
 TRUSTED_SECONDS_MAX = 1.0
-"""If canaries are on by default, trust a server only after an answer within this time: an idle engine takes
-milliseconds for a token. A slower server processes it in an unknown way."""
+"""By default, a server gets further canaries only if it answers one within this time. An idle engine takes milliseconds for a token."""
 
 UNTRUSTED_SECONDS = 3600.0
-"""Retry an untrusted server after this: it may have been cold, or needed a key."""
+"""An untrusted server is tried again after this: it may have been cold."""
 
 JITTER = 0.1
-"""The interval varies by this share, so that canaries of many targets and watchers do not coincide."""
+"""The interval varies by this share, so that canaries do not coincide."""
 
 
 class CanaryRounds:
-    """Sends the canaries of one target. Call it from the event loop only."""
+    """Sends the canaries of one target. Not thread-safe."""
 
     def __init__(self, target: str, settings: CanarySettings, source: CanarySource) -> None:
         self._target = target
         self._interval_seconds = settings.interval_seconds
-        self._enabled = settings.enabled is True  # explicitly
+        self._enabled = settings.enabled is True
         self._trusted = self._enabled
         self._source = source
         self._task: asyncio.Task[None] | None = None
         self._result: Asked | None = None
         self._not_before_s = 0.0
-        self._due_s: dict[str, float] = {}  # by engine
+        self._due_s: dict[str, float] = {}
         self._logged_cause: str | None = None
 
     def take(self) -> Asked | None:
-        """Return the result since the last call, once."""
         result, self._result = self._result, None
         return result
 
     def send(
         self, wanted: Mapping[str, bool], model: str | None, engines: int, now_s: float
     ) -> None:
-        """Send a canary if one is due. `wanted`: engine → suspected; `engines`: their number."""
-        least = 0.0 if self._enabled else 0.5  # by default, none right after the start
+        """Send a canary if one is due. `wanted` maps engines to True if suspected."""
+        least = 0.0 if self._enabled else 0.5  # if on by default, none right after the start
         first_s = now_s + random.uniform(least, 1.0) * self._interval_seconds  # noqa: S311 - no secret
-        # An engine that was busy for less than an interval keeps its turn; else its turn is drawn again.
+        # An engine that was busy for less than an interval keeps its turn.
         oldest_s = now_s - self._interval_seconds
         kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
         self._due_s = dict.fromkeys(wanted, first_s) | kept
@@ -91,15 +86,15 @@ class CanaryRounds:
                 self._not_before_s = now_s + REFUSED_SECONDS
             self._result = asked
             self._log_refusal(asked)
-        except Exception:  # noqa: BLE001 - a failed canary must not stop the scrapes
+        except Exception:  # noqa: BLE001 - scrapes must continue
             self._not_before_s = now_s + REFUSED_SECONDS
             _log.exception("canary_failed", target=self._target)
         finally:
             self._task = None
 
     def _trust(self, asked: Asked | None) -> bool:
-        """Return True if this server may be judged by canaries: it must have answered one well."""
-        if asked is None:  # asleep: none was sent
+        """Return True if canaries may judge this server: it must have answered one well."""
+        if asked is None:  # it sleeps
             return True
         canary = asked.canary
         if not self._trusted:

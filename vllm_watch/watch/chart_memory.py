@@ -1,4 +1,4 @@
-"""Charts across restarts of the watcher: read before the first scrape, saved every few minutes and at the end."""
+"""Save charts for the next run of the watcher."""
 
 import time
 from collections.abc import Iterator
@@ -10,35 +10,35 @@ from vllm_watch.board.history import FORM, History
 from vllm_watch.state.charts import UPTIME, ChartTable, Part
 
 SAVE_SECONDS = 300.0
-"""At 13 KB an engine. A kill leaves a gap of at most this."""
+"""A kill leaves a gap of this at most. A save writes 13 KB per engine."""
 
 PARTS_MAX = 1000
-"""Charts of engines and of targets' days that are saved; the others start empty."""
+"""Limit of saved charts; the others start empty."""
 
 _DAY, _ENGINE = "day", "engine "
 
 
 def _is_ours(part: Part) -> bool:
-    """Was it written in the form that we read? Days have no points: of those only the order of bytes matters."""
+    """Return True for the current form. A day has no points, so only its byte order matters."""
     if part.name == _DAY:
         return part.form.split()[:2] == FORM.split()[:2]
     return part.form == (uptime.FORM if part.name == UPTIME else FORM)
 
 
 class ChartMemory:
-    """The saved charts of all targets of one watcher."""
+    """The saved charts of all targets."""
 
     def __init__(self, disk: ChartTable, board: Board) -> None:
         self._disk = disk
         self._board = board
-        self._saved_s: dict[str, float] = {}  # monotonic, by target
-        self._parts: set[tuple[str, str]] = set()  # saved by this run
+        self._saved_s: dict[str, float] = {}  # monotonic
+        self._parts: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
-        """Read the saved charts; the board shows them once their targets are added."""
+        """Read the charts; the board shows them once their targets are added."""
         for part in await self._disk.open():
             if not _is_ours(part):
-                continue  # of another version
+                continue
             past = self._board.past.setdefault(part.target, Past())
             try:
                 if part.name == _DAY:
@@ -52,13 +52,11 @@ class ChartMemory:
                 self._disk.damaged(part, str(error))
 
     def keep(self, target: str) -> None:
-        """Queue a target's charts for writing if `SAVE_SECONDS` have passed. Does not wait for the disk."""
         now_s = time.monotonic()
         if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
             self._save(target)
 
     def save(self) -> None:
-        """Queue all charts for writing."""
         for target in self._board.targets:
             self._save(target)
 

@@ -1,8 +1,4 @@
-"""The stacks of a server's processes when a hang begins: one sentence for its incident, taken once.
-
-They are evidence only, and no verdict uses them. Servers on other hosts are skipped: a local process with
-the same port is another server.
-"""
+"""Take the stacks of a server on this host once when a hang begins, as evidence only."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,21 +15,20 @@ from vllm_watch.sources.this_host import serves_here
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
-"""Incidents with stacks in progress; if more hang at once, the rest get none."""
+"""If more incidents than this wait for stacks, the rest get none."""
 
 
 class HangStacks:
-    """`note` takes the target, the incident's id and the sentence."""
+    """Calls `note` with the target, the incident's id and the sentence."""
 
     def __init__(
         self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path
     ) -> None:
         self._board, self._stacks, self._note = board, stacks, note
         self._net = procfs / "self" / "net"
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # by incident
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Start to take the stacks of new hangs of this target."""
         self._tasks = {name: task for name, task in self._tasks.items() if self._is_open(name)}
         for each in (event.incident for event in events if event.incident.target == target):
             waiting = sum(not task.done() for task in self._tasks.values())
@@ -43,7 +38,6 @@ class HangStacks:
                 self._tasks[each.id] = asyncio.create_task(taking, name=f"stacks {target}")
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Cancel all tasks and return them for the caller to await."""
         for task in self._tasks.values():
             task.cancel()
         return list(self._tasks.values())
@@ -62,5 +56,5 @@ class HangStacks:
             sentence = await self._stacks.sentence(started, port, engines, engine)
             if sentence:
                 self._note(target, name, sentence)
-        except Exception:  # noqa: BLE001 - the incident does without
+        except Exception:  # noqa: BLE001 - the incident has no stacks then
             _log.exception("stacks_not_taken", target=target)

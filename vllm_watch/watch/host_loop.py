@@ -1,4 +1,4 @@
-"""The GPU loop of this host: poll, judge once for all engines, publish, record, and share with each scrape."""
+"""The GPU loop of this host: poll, judge, publish and record."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class GpuSource(Protocol):
-    """Polls the GPUs: NVML or the lab."""
+    """Polls the GPUs, from NVML or the lab."""
 
     async def read(self) -> GpuReading:
         """Poll all GPUs once. Does not raise for driver errors."""
@@ -32,7 +32,7 @@ class GpuSource(Protocol):
 
 
 class HostLoop:
-    """Polls at its own interval. `servers` returns the last scrapes of the servers on this host."""
+    """Polls at its own interval. `servers` returns the last scrapes of this host's servers."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class HostLoop:
         self._servers = servers
         self._xids = RecentXids()
         self._failures: dict[str, str] = {}
-        self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
+        self.gpus: tuple[GpuSample, ...] | None = None
 
     async def run(self) -> None:
         while True:
@@ -72,7 +72,7 @@ class HostLoop:
             return
         await self._source.close()
         self._source = self._make_source(config.gpu, config)
-        # A disabled source would seem stale, as if it had failed.
+        # Otherwise the disabled source would be shown as stale.
         self._board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
@@ -85,7 +85,7 @@ class HostLoop:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        # The board counts new XIDs of this poll; detectors need them for longer.
+        # The board counts new XIDs of this poll, but detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
         gpus = trace_gpus.known(standing)
         events = []

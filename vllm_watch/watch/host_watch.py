@@ -1,8 +1,4 @@
-"""Judges the GPUs of one host and the holders of their memory, once for all engines. Pure.
-
-Like a target, a host has a name, incidents and saved state. An incident of a GPU concerns only the servers
-known to run on it.
-"""
+"""Judge the GPUs of one host and the holders of their memory. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +22,7 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 
 VERSION = 1
-"""Format of `export_state`; state of another version is ignored."""
+"""State of another version is ignored."""
 
 _NOWHERE = Place()
 
@@ -35,11 +31,11 @@ _NOWHERE = Place()
 class ServerScrape:
     """The last scrape of one server of the host."""
 
-    up: bool = False  # it answered
+    up: bool = False
     serves: bool = False  # it exports an engine
-    asleep: bool = False  # all engines sleep, without weights and cache on the GPU
-    start_time: float | None = None  # of its process, Unix seconds
-    pids: frozenset[int] = frozenset()  # of all its processes; empty: unknown
+    asleep: bool = False  # without weights and cache on the GPU
+    start_time: float | None = None  # of its process
+    pids: frozenset[int] = frozenset()  # empty: unknown
     incidents: tuple[Incident, ...] = ()  # open
 
     @classmethod
@@ -49,7 +45,6 @@ class ServerScrape:
         incidents: tuple[Incident, ...],
         pids: frozenset[int] = frozenset(),
     ) -> "ServerScrape":
-        """Convert the signals of the last scrape; None: not scraped yet."""
         if signals is None or not signals.up:
             return cls(incidents=incidents)
         asleep = bool(signals.engines) and all(e.sleep_level for e in signals.engines.values())
@@ -60,7 +55,7 @@ class ServerScrape:
 
 
 def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
-    """Return an instance of every host detector, by slug."""
+    """Return an instance of every host detector by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.HostDetector(settings.of(slug)) for slug, module in slugs.items()}
@@ -70,50 +65,45 @@ class HostWatch:
     """Follows one host from poll to poll. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
-        """`thresholds` of its detectors are fixed for the run of the watcher."""
         self.target = host_target(name)
-        self.holders: tuple[GpuHolders, ...] = ()  # as last judged
-        self.failures: dict[str, str] = {}  # detector slug → its last exception
+        self.holders: tuple[GpuHolders, ...] = ()
+        self.failures: dict[str, str] = {}  # detector slug → last exception
         thresholds = thresholds or DetectorsSettings()
         stale = StaleVramSettings.model_validate(thresholds.of(STALE_VRAM))
         self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
-        self._places: Mapping[str, Place] = {}  # by target
-        self._used_gpus: frozenset[str] = frozenset()  # UUIDs, of all targets
+        self._places: Mapping[str, Place] = {}
+        self._used_gpus: frozenset[str] = frozenset()  # UUIDs
         self._detectors = host_detectors(thresholds)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Open incidents, oldest first."""
         return self._lifecycle.incidents
 
     @property
     def opened(self) -> Mapping[str, int]:
-        """Number of incidents ever opened, by kind."""
         return self._lifecycle.opened
 
     def concerning(self, target: str) -> tuple[Incident, ...]:
-        """Return the open incidents that affect a server."""
         return tuple(each for each in self.incidents if target in each.concerns)
 
     def others_gpus(self, target: str) -> frozenset[str]:
-        """Return the UUIDs of GPUs with other known servers, but not this one."""
+        """Return the UUIDs of GPUs that other servers use, but not this one."""
         return self._used_gpus - self._places.get(target, _NOWHERE).gpus
 
     def core_of(self, target: str) -> str | None:
-        """Return the name and driver PID of its engine core; None unless exactly one is known."""
+        """Return name and PID of its engine core, or None unless exactly one is known."""
         pids = self._cores(target, VLLM)
         return _core_name(pids[0]) if len(pids) == 1 else None
 
     def left_core_of(self, target: str) -> str | None:
-        """Return its orphaned, stale engine core; if several, the one with the lowest PID."""
+        """Return its orphaned, stale engine core with the lowest PID."""
         pids = self._cores(target, STALE)
         return _core_name(pids[0]) if pids else None
 
     def _cores(self, target: str, verdict: str) -> list[int]:
-        """Return the PIDs of engine cores with this verdict on GPUs that only this target uses."""
         return sorted(
             {
                 each.process.pid
@@ -129,10 +119,7 @@ class HostWatch:
         gpus: tuple[GpuSample, ...],
         servers: Mapping[str, ServerScrape],
     ) -> list[IncidentEvent]:
-        """Judge one poll at Unix time `t`; return events, in order. `servers` of this host, by target.
-
-        Late polls are ignored.
-        """
+        """Judge one poll at Unix time `t`, and return the events in order. A late poll is ignored."""
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
@@ -157,7 +144,6 @@ class HostWatch:
         )
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """End all open incidents when GPU polling stops; return the events."""
         return self._lifecycle.close(t)
 
     def _verdicts(self, view: HostView) -> list[Verdict]:
@@ -165,12 +151,11 @@ class HostWatch:
         for slug, detector in self._detectors.items():
             try:
                 verdicts.append(detector.update(view))
-            except Exception as error:  # noqa: BLE001 - must not stop the other detectors
+            except Exception as error:  # noqa: BLE001 - the other detectors must run
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return the state to save, as plain values; None if there is none."""
         clock = self._timeline.export_state()
         if clock is None:
             return None
@@ -183,7 +168,7 @@ class HostWatch:
         }
 
     def restore(self, state: stored.Stored) -> list[str]:
-        """Restore the state of an earlier run, before the first poll only. Return errors of lost parts."""
+        """Restore an earlier run's state before the first poll. Return the errors of lost parts."""
         try:
             stored.version(state, VERSION)
             self._timeline.restore(state)

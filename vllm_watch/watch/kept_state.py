@@ -1,7 +1,7 @@
-"""Export and restore of a Watch's state, as plain values, for the next run of the watcher. Pure.
+"""Export and restore a Watch's state for the next run of the watcher. Pure.
 
-Incidents continue. Facts about one process hold only for that process. Pauses that an engine recovered from
-hold for its whole group, since they only make detectors more patient.
+Facts about a process hold only for that process. Pauses that an engine recovered from hold for its whole group, because
+they only make detectors more patient.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ VERSION = 1
 """State of another version is ignored."""
 
 LEARNT_SECONDS = 7 * 86400.0
-"""After this long unwatched, detectors' state is dropped: vLLM releases come about weekly."""
+"""Detectors' state is dropped after this long unwatched: vLLM is released about weekly."""
 
 _SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
 
@@ -115,10 +115,7 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Restore each detector's state; return errors of lost parts.
-
-    State about an address is dropped unless it equals `address`, the current one.
-    """
+    """Restore each detector; return errors of lost parts. State about an address is dropped if `address` is another."""
     left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
     for slug, detector in detectors.items():

@@ -1,8 +1,4 @@
-"""Saves and restores the state of targets, of the host and of the fleet.
-
-With a state folder it survives the process. Without one it still passes a target's state on when a reload
-replaces its Watch.
-"""
+"""Save and restore the state of targets, host and fleet. Without a state folder, it survives reloads only."""
 
 import asyncio
 import time
@@ -25,14 +21,13 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SAVE_SECONDS = 60.0
-"""Save detectors' state this often: a lost minute is relearnt in a minute."""
+"""A lost minute is learned again in a minute."""
 
 ORPHAN_SECONDS = 120.0
-"""A target missing this long after the start is gone, and its incidents end: discovery polls every few
-seconds, and some sources answer late."""
+"""A target that is missing this long after the start is gone. Some discovery sources answer late."""
 
 LEARNT_MAX = 10_000
-"""The maximum number of targets."""
+"""The largest number of targets."""
 
 
 class Remembered(Protocol):
@@ -40,18 +35,18 @@ class Remembered(Protocol):
 
     @property
     def target(self) -> str:
-        """The name of its saved state and incidents."""
+        """The name of its state and incidents."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """Open incidents."""
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return the state to save; None if there is none."""
+        """Return the state to save, or None."""
 
 
 class Memory:
-    """The state of all targets of one watcher."""
+    """The state of all targets."""
 
     def __init__(
         self, disk: IncidentTable | None, board: Board, charts: ChartMemory | None = None
@@ -60,12 +55,11 @@ class Memory:
         self._charts = charts
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # newest, by target
-        self._open: dict[str, Incident] = {}  # read as open, not shown yet
-        self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
+        self._open: dict[str, Incident] = {}  # open on disk, not shown yet
+        self._saved_s: dict[str, float] = {}  # monotonic
         self._opened_s = time.monotonic()
 
     async def open(self) -> None:
-        """Read the saved state, and show the incidents that ended."""
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
@@ -78,7 +72,7 @@ class Memory:
         self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
-        """Restore a new Watch from the state of its target, or seed it from its group."""
+        """Restore a new Watch from its target's state, or seed it from its group."""
         learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
         if learnt is not None:
@@ -89,7 +83,6 @@ class Memory:
         self._log_recall(watch, learnt, lost)
 
     def recall_whole(self, watch: HostWatch | Fleet) -> None:
-        """Restore the host or the fleet."""
         learnt = self._learnt.get(watch.target)
         self._log_recall(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
 
@@ -111,7 +104,7 @@ class Memory:
         self, watch: Watch | HostWatch | Fleet,
         shown: Callable[[Incident], Incident] = lambda incident: incident,
     ) -> list[IncidentEvent]:  # fmt: skip
-        """Show restored incidents, once the watch is on the board; end those that no longer apply and return their events."""
+        """Show restored incidents once the watch is on the board. Return the end events of those that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
@@ -122,11 +115,9 @@ class Memory:
 
     @property
     def complete(self) -> bool:
-        """Return True once every target of an earlier run had time to return."""
         return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
 
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
-        """End the incidents of targets that did not return in time."""
         if not self._open or not self.complete:
             return []
         here = set(targets)
@@ -144,7 +135,7 @@ class Memory:
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
-        """Queue incident events for writing at once, other state every `SAVE_SECONDS`. Does not wait for the disk."""
+        """Queue incident events for writing at once, other state every SAVE_SECONDS."""
         if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
@@ -158,7 +149,6 @@ class Memory:
             self._charts.save()
 
     def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
-        """Queue its state for writing now."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
         learnt = None
@@ -172,7 +162,6 @@ class Memory:
             self._disk.put(events, learnt)
 
     def forget_save_time(self, target: str) -> None:
-        """Drop the save time of a removed target; its state stays for its return."""
         self._saved_s.pop(target, None)
 
 

@@ -1,4 +1,4 @@
-"""Targets that exchange KV (peers) or step together (gangs), and the facts that each needs about the others."""
+"""Facts about targets that exchange KV (peers) or step together (gangs)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 class Peers:
-    """Peers, named in the configuration of either side, and gangs."""
+    """Peers, which either side may name, and gangs."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -20,7 +20,6 @@ class Peers:
         self._gangs: Mapping[str, tuple[str, ...]] = {}
 
     def follow(self, targets: Iterable[TargetConfig]) -> None:
-        """Replace the targets."""
         known = {each.name: each for each in targets}
         pairs = [
             (name, peer) for name, each in known.items() for peer in each.peers if peer in known
@@ -40,12 +39,11 @@ class Peers:
         }
 
     def beside(self, target: str) -> tuple[Incident, ...]:
-        """Return the open incidents of its peers and its gang."""
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
     def around(self, target: str, **of_host: Any) -> Around:
-        """Return the facts about its peers and gang, together with `of_host` (fields of Around)."""
+        """Return the facts about its peers and gang; `of_host` are more fields of Around."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
@@ -55,8 +53,7 @@ class Peers:
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # Only if this is their sole peer: among several, the culprit is unknown. A wait that began before
-            # this process started concerned the previous process.
+            # Among several peers the culprit is unknown. An older wait concerns the previous process.
             waited_for=tuple(
                 peer
                 for peer in waiting
@@ -91,6 +88,5 @@ def _stalled(incident: Incident) -> bool:
 
 
 def _failed_itself(incident: Incident) -> bool:
-    """Return True if it is down or stalled, and does not just wait for another rank."""
     own = incident.kind == "engine_stalled" and incident.cause in ("stopped", "idle_wedged")
     return (own or incident.kind == "engine_down") and incident.firing

@@ -1,8 +1,4 @@
-"""Publishes the result of each scrape once: to disk, recorder and board, then to listeners (restarts, notifications).
-
-The fleet is the last to change an incident; the same record is then saved, shown and acted on. The board is
-complete before any listener is called.
-"""
+"""Publish each scrape once: to disk, recorder and board, then to the listeners. The fleet is the last to change an incident."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,10 +27,10 @@ _LOGGED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
 
 class Listener(Protocol):
-    """Reads the board after each scrape: restarts, notifications."""
+    """Reads the board after each scrape."""
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
-        """Handle a scrape of `target` and its events, which may concern other targets, too."""
+        """Handle a scrape of `target`. Events may concern other targets too."""
 
 
 class Publisher:
@@ -64,7 +60,7 @@ class Publisher:
         looked: Looked,
         late_s: float,
     ) -> None:
-        """Publish one scrape. `late_s`: its delay after the planned start."""
+        """Publish one scrape, which began `late_s` after its planned start."""
         explained = frozenset(
             name
             for each in self._board.host.incidents.open.values()
@@ -83,7 +79,7 @@ class Publisher:
         self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
-        """Restore the host and the fleet from an earlier run, before any target is added."""
+        """Restore host and fleet, before any target is added."""
         for watch in (host, self._fleet):
             self._memory.recall_whole(watch)
             self.notify(self._memory.show(watch))
@@ -102,7 +98,6 @@ class Publisher:
     def host(
         self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
     ) -> None:
-        """Publish one poll of the GPUs of this host."""
         self._memory.keep(watch, watch.target, events)
         self._board.publish_gpus(
             reading, watch.holders, incidents=watch.incidents, events=events, looked=looked
@@ -110,7 +105,6 @@ class Publisher:
         self._notify(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:
-        """End the incidents of this host's GPUs when GPU polling is disabled."""
         events = watch.close(time.time())
         self._board.tell(events)
         self._memory.keep(watch, watch.target, events)
@@ -128,7 +122,6 @@ class Publisher:
         self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        """End the restored incidents of targets that did not return in time."""
         self.notify(self._memory.end_orphans(here))
         if self._memory.complete:
             self._publish_events(self._fleet.forget_all_but(here, time.time()))
@@ -156,7 +149,6 @@ def _host_of(target: Target) -> str:
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
-    """Log each opened, resolved and returning incident, and each change of cause or severity."""
     for event in events:
         incident, before = event.incident, event.before
         fields = {name: getattr(incident, name) for name in _LOGGED}

@@ -1,4 +1,4 @@
-"""Judges all targets of a recording and their hosts, scrape by scrape, as the daemon does. Pure."""
+"""Judge all targets of a recording and their hosts, as the daemon does. Pure."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from vllm_watch.watch.watch import Watch
 
 
 def host_of(url: str) -> str:
-    """Return the host of a target's address: targets of one host share its GPUs."""
+    """Return the host; its targets share GPUs."""
     return urlsplit(url).hostname or url
 
 
@@ -35,7 +35,7 @@ class SiteWatch:
         return {slug: error for each in every for slug, error in each.failures.items()}
 
     def look(self, observation: Observation) -> list[IncidentEvent]:
-        """Judge the GPUs of an observation, then its target; return the events in order."""
+        """Judge the GPUs of an observation, then its target. Return the events in order."""
         target = observation.target
         if target not in self.watches:
             self.watches[target] = self._make_watch(target)

@@ -1,4 +1,4 @@
-"""One target's loop: scrape, judge, record, publish, wait for the next tick. It decides nothing itself."""
+"""One target's loop: scrape, judge, record and publish."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
-# State → logged state. Engines alternate between "serving", "idle" and "prefilling" at every scrape.
+# Engines alternate between "serving", "idle" and "prefilling".
 _LOGGED_STATES = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
     "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
@@ -40,9 +40,7 @@ _LOGGED_STATES = {
 _LATENESS_KEPT = 120
 
 BATCH_SECONDS = 0.5
-"""Spread scrapes start in batches at multiples of this: a wake-up for a single scrape finds cold caches, which
-costs more than the scrape. 1,000 targets every 5 s make batches of 100, which keep the event loop busy for
-0.1 s. Measured: docs/performance.md."""
+"""Scrapes start in batches, because waking for a single one costs more than the scrape (cold caches). 1,000 targets every 5 s make batches of 100, which take 0.1 s. Measured: docs/performance.md."""
 
 
 class TargetLoop:
@@ -81,10 +79,9 @@ class TargetLoop:
         self._judgement_failed = False
         self._scrape_failed = self._ended = False
         self._failures: dict[str, str] = {}
-        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)  # of the last scrapes
+        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
     def on_host(self) -> ServerScrape | None:
-        """Return its last scrape for the HostWatch; None if it runs on another host."""
         if not self._source.local:
             return None
         return ServerScrape.of(self._watch.signals, self._watch.incidents, self._pids)
@@ -94,15 +91,11 @@ class TargetLoop:
         return frozenset() if self._cpu is None else self._cpu.pids
 
     def end(self) -> None:
-        """Publish nothing more, not even the scrape in progress.
-
-        Cancelling the task is not enough: a library may lose the cancellation, and the loop would then publish
-        in the name of its successor.
-        """
+        """Publish nothing more. Cancelling is not enough: a library may lose it, and the loop would publish in its successor's name."""
         self._ended = True
 
     async def run(self, *, spread: bool) -> None:
-        """Scrape until ended. With `spread` the first scrape waits for a batch chosen by the target's name."""
+        """Scrape until ended. If `spread`, the first scrape waits for its batch."""
         try:
             await self._run(spread=spread)
         finally:
@@ -132,7 +125,7 @@ class TargetLoop:
                 if not self._scrape_failed:
                     _log.exception("look_failed", target=self.target.name)
                 self._scrape_failed = True
-            # Skip ticks that passed during the scrape.
+
             passed = int((time.monotonic() - start_s) / self._interval_seconds)
             tick = max(tick + 1, passed)
 
@@ -175,7 +168,7 @@ class TargetLoop:
         seen: dict[str, Any] = {}
         calls = look.calls
         if self._source.local:
-            # After the scrape: the recorder then keeps the same GPU data that is judged.
+            # Read after the scrape: the recorder needs the GPU data that is judged.
             seen["gpus"] = self._host.gpus
         if self._cpu is not None:
             seen["cpu"] = await self._cpu.observe(look.observation)
@@ -223,13 +216,12 @@ class TargetLoop:
 
 
 def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
-    """Return the time of a target's first scrape: batches spread over the interval."""
+    """Return when the first scrape is due, spread over the interval by name."""
     share = zlib.crc32(name.encode()) / 2**32
     return ceil((now_s + share * interval_seconds) / BATCH_SECONDS) * BATCH_SECONDS
 
 
 def _not_judged(observation: Observation) -> TargetSignals:
-    """Return the signals to show if judging raised: unknown, without the previous values."""
     return TargetSignals(
         target=observation.target,
         t=observation.t,

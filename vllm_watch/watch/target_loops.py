@@ -1,4 +1,4 @@
-"""Starts, replaces and ends target loops as targets are added, change and disappear."""
+"""Start, replace and end target loops as targets come, change and go."""
 
 import asyncio
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ from vllm_watch.watch.watch import Watch
 _log = structlog.get_logger()
 
 SPREAD_ABOVE = 16
-"""With more targets, first scrapes are spread over the interval; with fewer, the page fills at once."""
+"""With more targets than this, the first scrapes are spread over the interval."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A target's loop, and the configuration that it was built from."""
+    """A target's loop, and the settings that it was built from."""
 
     made_of: tuple[object, ...]
     watch: Watch
@@ -45,7 +45,7 @@ class Running:
 
 
 class TargetLoops:
-    """The loops of all targets. Set `host`, which they share, before the first starts."""
+    """The loops of all targets. Set `host` before the first starts."""
 
     host: HostLoop
 
@@ -66,7 +66,7 @@ class TargetLoops:
         self._peers = Peers(board)
         self.running: dict[str, Running] = {}
         self.unseen: set[str] = set()  # not scraped yet
-        self.logs: dict[str, EngineLog] = {}  # by target
+        self.logs: dict[str, EngineLog] = {}
 
     def __len__(self) -> int:
         return len(self.running)
@@ -75,7 +75,6 @@ class TargetLoops:
         self._session = session
 
     def follow(self, config: Config, targets: tuple[TargetConfig, ...]) -> None:
-        """Watch these targets: end the removed, replace the changed and start the new loops."""
         self._config = config
         wanted = {target.name: target for target in targets}
         self._peers.follow(targets)
@@ -92,25 +91,22 @@ class TargetLoops:
         self._publisher.take_up(begun)
 
     def on_host(self) -> Mapping[str, ServerScrape]:
-        """Return the last scrapes of the servers on this host, by target."""
         scrapes = ((name, running.loop.on_host()) for name, running in self.running.items())
         return {name: scrape for name, scrape in scrapes if scrape is not None}
 
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
-        """Add the stacks of its processes to an open incident of a target."""
         if target in self.running:
             watch, group = self.running[target].watch, self.running[target].group
             watch.note_stacks(incident, sentence)
             self._memory.save(watch, group)
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """End every loop; return the tasks for the caller to cancel."""
+        """End every loop, and return the tasks for the caller to cancel."""
         for running in self.running.values():
             running.loop.end()
         return [running.task for running in self.running.values()]
 
     def close(self) -> None:
-        """Save the state of each, once their tasks have ended."""
         for running in self.running.values():
             self._memory.save(running.watch, running.group)
         self.running.clear()
@@ -159,7 +155,7 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        # A KV pair processes requests only through the other side, so none by default.
+        # Each side of a KV pair needs the other, so none is sent by default.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)

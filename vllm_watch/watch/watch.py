@@ -1,7 +1,4 @@
-"""One target's pure pipeline: an Observation in, its signals and incident events out.
-
-The daemon and replay run this same object; it reads no clock and does no I/O.
-"""
+"""One target's pipeline from an Observation to signals and incidents. Pure: the daemon and replay run it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +31,7 @@ NOTHING_AROUND = Around()
 
 
 def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """Return an instance of every detector, by slug."""
+    """Return an instance of every detector by slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
     slugs = {plugins.slug(module): module for module in found}
     return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
@@ -52,15 +49,12 @@ class Watch:
         attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` by slug: they hold state of this target, so never share them. None: all, with `thresholds`.
-
-        `attention`: the backend in the engine's log, for advice.
-        """
+        """`detectors` (default: all) hold state of this target, so never share them. `attention` is the backend that its log names."""
         self.target = target
-        self.address: str | None = None  # its URL, if known
-        self.answered_t: float | None = None  # its last success in an earlier run of the watcher
-        self.signals: TargetSignals | None = None  # None until the first observation
-        self.reading: Reading | None = None  # the last successful one
+        self.address: str | None = None
+        self.answered_t: float | None = None  # last success in an earlier run of the watcher
+        self.signals: TargetSignals | None = None
+        self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
         self._timeline = Timeline()
@@ -73,43 +67,38 @@ class Watch:
         self._detectors = dict(
             all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
         )
-        # Includes host detectors: a target's page lists their blind spots, too.
+        # A target's page lists the blind spots of host detectors too.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
         self._adviser = Adviser(attention)
-        self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run, until scraped
-        self.failures: dict[str, str] = {}  # detector slug → its last exception
+        self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run
+        self.failures: dict[str, str] = {}  # detector slug → last exception
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Open incidents, oldest first."""
         return self._lifecycle.incidents
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
-        """Engines for which a canary would be informative → suspected."""
+        """Engines that need a canary; True if suspected."""
         wanted: dict[str, bool] = {}
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
         return wanted
 
     def note_stacks(self, incident: str, sentence: str) -> None:
-        """Add the stacks of its processes to an open incident."""
         self._lifecycle.note_stacks(incident, sentence)
 
     def close(self, t: float) -> list[IncidentEvent]:
-        """End all open incidents when the target is removed; return the events."""
         return self._lifecycle.close(t)
 
     @property
     def opened(self) -> Mapping[str, int]:
-        """Number of incidents ever opened, by kind."""
         return self._lifecycle.opened
 
     def export_state(self) -> dict[str, Any] | None:
-        """Return the state to save, as plain values; None if there is none."""
         clock, signals = self._timeline.export_state(), self.signals
         if clock is None or signals is None:
             return None
@@ -127,11 +116,7 @@ class Watch:
         }
 
     def restore(self, state: stored.Stored, t: float) -> list[str]:
-        """Restore the state of an earlier run at Unix time `t`, before the first observation only.
-
-        Returns errors of lost parts. State about a process is used only if the first scrape finds the same
-        process.
-        """
+        """Restore an earlier run's state before the first observation. Return the errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
@@ -147,12 +132,12 @@ class Watch:
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except stored.DAMAGE as error:
-            # Without its incident, a restored alarm would open a second one: detectors must start fresh.
+            # Without its incident, a restored alarm would open a second one.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: stored.Stored) -> list[str]:
-        """Seed the detectors from another server of the same group; return errors of lost parts."""
+        """Seed the detectors from another server of the group."""
         return watch_state.inherit(self._detectors, state)
 
     def observe(
@@ -163,12 +148,7 @@ class Watch:
         restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
-        """Judge one observation; return its incident events, in order.
-
-        `beside`: open incidents of its host that affect it, and of its peers; `restart`: our own restart of it,
-        None until the journal is read; `around`: facts about other targets. Ignores a late observation, if both
-        its time and its counters are behind the last one's.
-        """
+        """Judge one observation and return its events; a late one is ignored. `beside`: incidents of host and peers; `restart` None: not known yet."""
         if self._is_late(observation):
             return []
         before, observation = self.signals, sanitized(observation)
@@ -213,7 +193,7 @@ class Watch:
         for slug, detector in self._detectors.items():
             try:
                 verdicts += self._sights.believed(slug, detector.update(view))
-            except Exception as error:  # noqa: BLE001 - must not stop the other detectors
+            except Exception as error:  # noqa: BLE001 - the other detectors must run
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
 
@@ -236,7 +216,7 @@ class Watch:
 
     def _scraped(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines if reading.vllm else ()
-        # A server that just started may export no series yet: its engines are not gone.
+        # A server that just started may export no series yet.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
@@ -270,7 +250,7 @@ class Watch:
             observation.scrape, observation.health, self._misses, self._loading,
             waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
-        # Keep only counts; all other values are unknown now.
+        # All values but the counts are unknown now.
         engines = {
             name: EngineSignals(
                 engine=name,
@@ -335,7 +315,7 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:
-    """Return True if a counter of the same server process is lower than in `known`."""
+    """Return True if a counter of the same process is lower than in `known`."""
     if reading is None or known is None:
         return False
     if reading.server.process_start_time != known.server.process_start_time:

@@ -1,1 +1,1 @@
-"""Restart hooks: each module with a `Hook` is one kind, the others are helpers."""
+"""Restart hooks: each module with a `Hook` is one kind."""

@@ -1,8 +1,4 @@
-"""The contract of restart hooks: restart one server, once, and report the result honestly.
-
-A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. The guard
-decides about calls and verify judges the result; a hook does neither.
-"""
+"""The contract of restart hooks: restart one server, once, and report the result honestly."""
 
 import os
 import ssl
@@ -18,33 +14,32 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.restart.gates import Gates
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
-"""Done; refused, nothing was done; failed, certainly without effect; may have acted. Only `failed` is retried, within
-the same attempt."""
+"""`refused` and `failed` certainly had no effect; only `failed` is retried. `uncertain` may have acted."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The watcher's resources for hooks and locks; the same for every kind."""
+    """The watcher's resources for hooks and locks."""
 
     procfs: Path = Path("/proc")
     state_dir: Path | None = None
-    namespace: str = ""  # our own Kubernetes namespace, if any
+    namespace: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
-    unix_time: Callable[[], float] = time.time  # for timestamps in shared records
-    gates: Gates | None = None  # None: not in the daemon
-    watcher_url: str = ""  # of the daemon, for other processes
-    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # credentials for it
-    watcher_tls: ssl.SSLContext | bool = True  # trust for it; True: the system's
+    unix_time: Callable[[], float] = time.time
+    gates: Gates | None = None  # None outside the daemon
+    watcher_url: str = ""
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)
+    watcher_tls: ssl.SSLContext | bool = True  # True: trust the system's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """A hook's arguments. None: unknown or absent; a command then gets an empty variable."""
+    """A hook's arguments; None means unknown or absent."""
 
-    attempt_id: str  # idempotency key: the same for all retries of one attempt
+    attempt_id: str  # idempotency key
     target: str
     url: str
     group: str
@@ -58,17 +53,14 @@ class HookCall:
     namespace: str | None = None
     pod: str | None = None
     node: str | None = None
-    process_start_time: float | None = None  # Unix seconds, of the server to be restarted
+    process_start_time: float | None = None  # Unix seconds
 
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return all fields as environment variables: VLLM_WATCH_ATTEMPT_ID and so on.
-
-        Without VLLM_WATCH_URL, which a vllm-watch run by the command would take for the daemon's.
-        """
+        """Return the call as variables, without VLLM_WATCH_URL: a vllm-watch in the command would take that for the daemon's."""
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
@@ -81,7 +73,7 @@ class HookResult:
     """The result of one call."""
 
     outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
-    text: str  # one sentence, without secrets
+    text: str  # a sentence without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +88,13 @@ class Finding:
 class Hook(Protocol):
     """Restarts servers in one way."""
 
-    timeout_seconds: (
-        float  # the longest that `restart` takes; the caller cuts it off a little later
-    )
+    timeout_seconds: float  # longest duration of `restart`
 
     async def refusal(self, call: HookCall) -> str | None:
-        """Return why this hook must not be called for this server, or None. Changes nothing."""
+        """Return why this server must not be restarted, or None. Changes nothing."""
 
     async def restart(self, call: HookCall) -> HookResult:
-        """Restart the server. Raises only CancelledError; a cancelled call leaves no child behind."""
+        """Restart the server. Raises only CancelledError, and leaves no child process then."""
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
-        """Check reachability, permissions and prospects without changing anything. For `hook test`."""
+        """Check reachability, permissions and prospects. Changes nothing."""

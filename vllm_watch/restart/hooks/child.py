@@ -1,7 +1,6 @@
-"""Runs a hook's command: without a shell, with limited time and output, and ends it with all its children.
+"""Run a hook's command without a shell, with limited time and output, and end all its children (reaper.py).
 
-`reaper.py` runs between us and the command. The output goes to a file in memory: a pipe would be held open by
-processes left running on purpose, and kill them once closed. The file has a fixed size and is rewound in time.
+The output goes to a memory file of fixed size that is rewound. Closing a pipe would kill processes left running on purpose.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
-"""More output within one poll makes a write fail: no command that restarts a server writes this much."""
-TAIL_BYTES = 2000  # fits an error message and a log line
+"""More output within one poll makes a write fail; no command that restarts a server writes this much."""
+TAIL_BYTES = 2000
 _REWIND_BYTES = 1 << 20
 _POLL_SECONDS = 0.05
 _REPORT_BYTES_MAX = 4096
@@ -33,11 +32,11 @@ _REAPER = Path(reaper.__file__)
 class Ended:
     """The result of a command."""
 
-    status: int | None = None  # exit status, or minus the signal; None: unknown
-    unable: str | None = None  # why it could not be started: certainly nothing was done
+    status: int | None = None  # exit status, or minus the signal
+    unable: str | None = None  # certainly nothing was done then
     timed_out: bool = False
     left: int = 0  # processes that could not be ended
-    tail: str = ""  # end of the output, redacted
+    tail: str = ""
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
@@ -101,7 +100,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    # Not as arguments, which are public, nor in the environment, to which Python adds variables.
+    # Arguments are public, and Python adds variables to the environment: the file is neither.
     descriptor = os.memfd_create("vllm-watch-spec")
     spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
     with os.fdopen(os.dup(descriptor), "w") as file:
@@ -130,13 +129,13 @@ def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -
 
 
 class _Output:
-    """The command's output: a file in memory with one position shared by all writers."""
+    """A memory file with one position that all writers share."""
 
     def __enter__(self) -> "_Output":
         self.descriptor = os.memfd_create(
             "vllm-watch-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         )
-        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)  # uses memory only once written
+        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         self._before = b""
         return self

@@ -1,7 +1,4 @@
-"""Restarts by running a command, such as a site's own script.
-
-Runbook: docs/hooks/command.md.
-"""
+"""Restart by running a command. Runbook: docs/hooks/command.md."""
 
 import os
 import shutil
@@ -10,8 +7,8 @@ from collections.abc import Mapping
 from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
-TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, try later
-ENDING_SECONDS = 8.0  # longest that ending it takes, after the timeout
+TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h
+ENDING_SECONDS = 8.0  # after the timeout
 
 
 class Hook:
@@ -50,7 +47,7 @@ class Hook:
     def _environment(self, call: base.HookCall) -> dict[str, str]:
         allowed = self._settings.environment
         own = {name: self._tools.environ[name] for name in allowed if name in self._tools.environ}
-        # The kernel rejects NUL; one in a reason must not fail an attempt.
+        # The kernel rejects NUL.
         told = {name: value.replace("\0", " ") for name, value in call.environment().items()}
         return own | told
 

@@ -1,7 +1,4 @@
-"""Restarts the server's container through Docker's (or Podman's) Engine API.
-
-Runbook: docs/hooks/docker.md.
-"""
+"""Restart the server's container through Docker's (or Podman's) Engine API. Runbook: docs/hooks/docker.md."""
 
 import aiohttp
 
@@ -10,12 +7,12 @@ from vllm_watch.restart.hooks import base, engine_api
 from vllm_watch.settings.hooks import DockerHook
 
 START_TOLERANCE_SECONDS = 2.0
-"""A server cannot start before its container; the two clocks are read with a small difference."""
+"""A server cannot start before its container, but the two clocks are read at different moments."""
 _DONE = 204
 
 
 class Hook:
-    """Has the daemon restart one container, and waits for its answer."""
+    """Requests the restart of one container and waits for the answer."""
 
     def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -35,7 +32,7 @@ class Hook:
             wrong = _unfit(container, call)
             if wrong is not None:
                 return base.HookResult(outcome=base.REFUSED, text=wrong)
-            # By id: another container may have taken the name meanwhile.
+            # By id, because another container may have taken the name.
             status, body = await engine_api.restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
@@ -104,6 +101,6 @@ def _judge(container: engine_api.Container, status: int, body: bytes) -> base.Ho
             outcome = base.FAILED
         case _ if 400 <= status < 500:  # noqa: PLR2004 - unknown container, no permission
             outcome = base.REFUSED
-        case _:  # it may be stopped and not started
+        case _:
             outcome = base.UNCERTAIN
     return base.HookResult(outcome=outcome, text=text)

@@ -1,6 +1,5 @@
-"""Docker's Engine API over its unix socket, also served by Podman: inspects and restarts containers.
+"""Docker's Engine API, which Podman serves too. Paths carry no version, so that each daemon uses its own.
 
-Paths carry no version: each daemon then uses its own.
 Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
 """
 
@@ -19,31 +18,30 @@ from vllm_watch.restart.hooks import base
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
-ASK_SECONDS = 10.0  # an inspection takes milliseconds
-_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB, more with many labels and mounts
+ASK_SECONDS = 10.0
+_ANSWER_BYTES_MAX = 1 << 20  # an inspection has some 10 KB
 _ERROR_BYTES_MAX = 2000
 _OK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container's inspection."""
+    """A container as the daemon reports it."""
 
     id: str
     name: str
     status: str  # "running", "exited", "restarting", "paused" …
-    restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
+    restart_policy: str
     started_t: float | None  # Unix seconds
-    pid: int | None  # of its main process, in the host's namespace
+    pid: int | None  # on the host
 
     @property
     def relaunched(self) -> bool:
-        """Return True if the daemon restarts it however it ends."""
         return self.restart_policy in ("always", "unless-stopped")
 
 
 async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
-    """Inspect a container by name or id. Raises HookError if it is unknown or the daemon does not answer."""
+    """Inspect a container by name or id. Raises HookError."""
     status, body = await _call(
         tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
     )
@@ -62,12 +60,7 @@ async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
 async def restart(
     tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """Request a restart and wait for its end; return the status and the beginning of the body.
-
-    Raises:
-        HookError: the daemon could not be reached: certainly nothing was done.
-        aiohttp.ClientError, TimeoutError: the request was sent, but no answer came.
-    """
+    """Restart and return the answer. Raises HookError if nothing was sent; ClientError or TimeoutError if the answer is missing."""
     path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
     return await _call(tools, socket, "POST", path, timeout_seconds, _ERROR_BYTES_MAX, sure=False)
 
@@ -122,7 +115,7 @@ def _container(document: Any) -> Container:
 
 
 def _unix(text: str) -> float | None:
-    # The daemon writes nanoseconds; fromisoformat takes microseconds at most. Year 1 means never.
+    # The daemon writes nanoseconds, but fromisoformat takes microseconds. Year 1 means never.
     try:
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text))
     except ValueError:

@@ -1,9 +1,6 @@
-"""Restarts by failing the engine's own liveness probe: Kubernetes then restarts its container.
+"""Restart by failing the engine's own liveness probe, which needs no rights. Runbook: docs/hooks/gate.md.
 
-Needs no rights, and cannot end a server by itself: a probe asks over HTTP, and fails only on an explicit answer about
-its own server (restart/gates.py).
 Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
-Runbook: docs/hooks/gate.md.
 """
 
 import asyncio
@@ -26,10 +23,8 @@ _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's conta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Probe:
-    """State of the liveness probe."""
-
-    asked_seconds: float | None  # since its last request
-    starts: tuple[float, ...]  # container starts in recent requests
+    asked_seconds: float | None
+    starts: tuple[float, ...]
 
 
 class Hook:
@@ -85,14 +80,13 @@ class Hook:
                 if not kill.answers:
                     text = "the server ended before its probe failed"
                 return base.HookResult(outcome=base.DONE, text=text)
-        if not kill.answers:  # no probe got the answer
+        if not kill.answers:
             text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
             return base.HookResult(outcome=base.FAILED, text=text)
         text = f"the probe failed for {seconds:g} s, but the server has not ended yet"
         return base.HookResult(outcome=base.UNCERTAIN, text=text)
 
     async def _server_start(self, call: base.HookCall) -> float:
-        """Return the server's start as its probe knows it. Raises HookError if the server must not end."""
         looked_t = self._gates().probes(call.target).scraped_start_t
         known_t = looked_t if call.process_start_time is None else call.process_start_time
         if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:

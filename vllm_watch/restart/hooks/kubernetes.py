@@ -1,9 +1,7 @@
-"""Restarts through the Kubernetes API server: evicts the pod, or starts a rollout of its workload.
+"""Restart through the Kubernetes API server: evict the pod, or start a rollout of its workload. Runbook: docs/hooks/kubernetes.md.
 
-An eviction respects PodDisruptionBudgets and names the uid of the checked pod, so a new pod of the same name is not
-hit. A rollout is a patch of the pod template that applies only to the checked version.
+An eviction respects PodDisruptionBudgets and names the uid of the checked pod.
 Source: kubernetes.io, API-initiated Eviction; kubectl rollout restart; SelfSubjectAccessReview.
-Runbook: docs/hooks/kubernetes.md.
 """
 
 import asyncio
@@ -18,15 +16,15 @@ from vllm_watch.restart.hooks.kubernetes_target import REMEDY, KubernetesTarget,
 from vllm_watch.settings.hooks import KubernetesHook
 
 POLL_SECONDS = 2.0
-"""Poll interval for a terminating pod: an engine takes seconds to minutes to end."""
+"""An engine takes seconds to minutes to end."""
 
 WAIT_SECONDS = 10.0
-"""Wait before retrying an eviction that a budget forbids, without Retry-After: the server's default."""
+"""Wait before retrying an eviction that a budget forbids; the API server's default for Retry-After."""
 
 TRIES_MAX = 4
-"""Tries of a patch that conflicts with a newer version: the status changes with each pod."""
+"""Tries of a patch, which conflicts with each change of the status."""
 
-_GRACE_SECONDS = 5.0  # to judge a running action at the timeout
+_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -76,7 +74,7 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """Return the plan, after a dry run at the server. Raises HookError, KubernetesError."""
+        """Return the plan after a dry run. Raises HookError and KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
@@ -120,16 +118,14 @@ class Hook:
 
 
 class _Act:
-    """One call and its progress."""
-
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # an acting request was sent, and may have taken effect
-        self._accepted = ""  # accepted by the server, for the result
-        self._forbidden = ""  # why it does not accept yet
+        self.begun = False  # an acting request may have taken effect
+        self._accepted = ""
+        self._forbidden = ""  # why the server does not accept yet
 
     async def run(self) -> base.HookResult:
-        """Act and wait for the pod's end. Raises HookError, KubernetesError."""
+        """Act and wait for the pod's end. Raises HookError and KubernetesError."""
         pod: Mapping[str, Any] | None
         if self._settings.action == "evict":
             pod = await self._target.pod(alone=True)
@@ -145,7 +141,6 @@ class _Act:
         return base.HookResult(outcome=base.DONE, text=self._accepted)
 
     def at_timeout(self, seconds: float) -> base.HookResult:
-        """Return the result at the timeout."""
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
             return base.HookResult(outcome=base.DONE, text=text)
@@ -211,7 +206,7 @@ class _Act:
             try:
                 answer = await self._api.get(path)
             except KubernetesError:
-                answer = Answer(_SERVER_ERRORS, {})  # accepted already; only the news is late
+                answer = Answer(_SERVER_ERRORS, {})  # already accepted: only this answer is missing
             if answer.status == _GONE:
                 return
             found = answer.document

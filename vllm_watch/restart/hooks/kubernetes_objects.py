@@ -1,4 +1,4 @@
-"""Judges pods and workloads: fit to be restarted, and started again by a controller. Pure.
+"""Judge whether pods and workloads may be restarted, and a controller starts them again. Pure.
 
 Source: kubernetes.io, pod lifecycle, owners and dependents, Deployment and StatefulSet status; kubectl
 rollout status; lws.sigs.k8s.io.
@@ -13,25 +13,25 @@ from urllib.parse import urlsplit
 CONTROLLERS = frozenset((
     "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "RayCluster",
 ))  # fmt: skip
-"""Owners that replace a pod however it ended. A Job does not, once it has failed for good."""
+"""Owners that replace a pod however it ended. A Job that has failed does not."""
 
 START_TOLERANCE_SECONDS = 2.0
 """A server cannot start before its container; the kubelet's times are whole seconds."""
 
 ATTEMPT = "vllm-watch/restart-attempt"
-"""Pod template annotation: another attempt changes the template, the same one does not."""
+"""Annotation of the pod template: only another attempt changes it."""
 
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """API path of a kind, and the paths of its pod templates."""
+    """The API path of a kind, and of its pod templates."""
 
     kind: str
     resource: str
-    root: str  # of the API group and version
-    templates: tuple[tuple[str, ...], ...]  # paths in the object; the last always exists
+    root: str
+    templates: tuple[tuple[str, ...], ...]  # the last one always exists
 
     @property
     def group(self) -> str:
@@ -61,12 +61,12 @@ def kind_of(workload: str) -> Workload:
 
 
 def uid(found: Mapping[str, Any]) -> str:
-    """Return the object's unique id."""
+    """Return the object's uid."""
     return str(found["metadata"]["uid"])
 
 
 def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None) -> str | None:
-    """Return why this pod must not be touched for the server observed at `url`, or None."""
+    """Return why this pod must not be touched, or None."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"pod {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -98,7 +98,7 @@ def _another(
 
 
 def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
-    """Return the statuses of containers that may be the server: those that declare its port, else all."""
+    """Return the statuses of containers that declare the port, else of all."""
     port = urlsplit(url).port
     declared = {
         container["name"]
@@ -121,7 +121,7 @@ def _unix(text: Any) -> float | None:
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
-    """Return why nothing would start a replacement pod, or None."""
+    """Return why nothing would replace the pod, or None."""
     name = f"pod {pod['metadata']['name']}"
     owners = [
         each for each in pod["metadata"].get("ownerReferences") or [] if each.get("controller")
@@ -135,7 +135,7 @@ def not_started_again(pod: Mapping[str, Any]) -> str | None:
 
 
 def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
-    """Return why a rollout of this workload must not start, or would do nothing; else None."""
+    """Return why a rollout must not start or would do nothing, or None."""
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     name = f"{kind.kind} {metadata['name']}"
     if metadata.get("deletionTimestamp"):
@@ -168,7 +168,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
 
 
 def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[str, Any] | None:
-    """Return the merge patch that starts a rollout of exactly this version; None if it has started."""
+    """Return the merge patch that starts a rollout of this version; None if this attempt started it."""
     metadata = found["metadata"]
     patch: dict[str, Any] = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -176,7 +176,7 @@ def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[s
     for path in kind.templates:
         template = _at(found, path)
         if template is None and path != kind.templates[-1]:
-            continue  # a LeaderWorkerSet may have a single template
+            continue
         annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
         if annotations.get(ATTEMPT) == attempt_id:
             return None

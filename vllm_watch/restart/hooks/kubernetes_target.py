@@ -1,4 +1,4 @@
-"""Finds the pod and the workload of one call through the API server, and checks them."""
+"""Find and check the pod and the workload of a call."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """Target of one call. Objects are read again each time."""
+    """The target of one call. Objects are read again each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
@@ -29,7 +29,7 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the target's pod if it may be restarted; `alone`: its controller must replace it. Raises HookError, KubernetesError."""
+        """Return the pod if it may be restarted; if `alone`, a controller must replace it. Raises HookError and KubernetesError."""
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"
@@ -42,7 +42,7 @@ class KubernetesTarget:
             raise HookError(cause, remedy)
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
-        # An eviction names both.
+
         judged(pod, lambda: (objects.uid(pod), pod["metadata"]["namespace"]))
         wrong = judged(pod, objects.pod_unfit, pod, call.url, call.process_start_time)
         if wrong is not None:
@@ -53,7 +53,7 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch that starts a rollout; None if this attempt started it. Raises HookError, KubernetesError."""
+        """Return the patch that starts a rollout; None if this attempt started it. Raises HookError and KubernetesError."""
         name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = judged(found, objects.rollout, kind, found, self.call.attempt_id)
@@ -69,14 +69,13 @@ class KubernetesTarget:
 
     @property
     def workload_path(self) -> str:
-        """API path of the configured workload."""
         workload = self._settings.workload
         kind, name = objects.kind_of(workload), workload.partition("/")[2]
         return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
 
 
 def judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
-    """Judge an object; raise HookError if it is malformed, so it is not touched."""
+    """Return the judgement. Raises HookError for a malformed object, which is not touched then."""
     try:
         return judge(*arguments)
     except (KeyError, TypeError, AttributeError, ValueError):

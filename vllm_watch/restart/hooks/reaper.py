@@ -1,9 +1,8 @@
-"""Runs one command in its own process; on SIGTERM ends it with all its descendants.
+"""Run one command in its own process, and on SIGTERM end it with all its descendants.
 
-A program, not imported: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all the
-command's orphans, even in other sessions, and kills its children until none is left. SIGTERM comes at the timeout and,
-from the kernel, when vllm-watch dies. If the command ends by itself, its remaining processes keep running.
-Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
+This is a program: `python reaper.py SPEC_FD REPORT_FD`. As a child subreaper it becomes the parent of all orphans.
+SIGTERM comes at the timeout, or from the kernel when vllm-watch dies. If the command ends by itself, its other processes
+keep running. Source: prctl(2), PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG.
 """
 
 import ctypes
@@ -13,7 +12,7 @@ import signal
 import sys
 import time
 
-KILL_SECONDS = 3.0  # SIGKILL takes milliseconds; anything left after this hangs in the kernel
+KILL_SECONDS = 3.0  # anything left after this hangs in the kernel
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _POLL_SECONDS = 0.01
 
@@ -23,7 +22,7 @@ class _ToldToStopError(Exception):
 
 
 def main(spec_descriptor: int, report_descriptor: int) -> None:
-    """Run the command of the spec (argv, environment, parent) and write the report."""
+    """Run the command of the spec and write the report."""
     with os.fdopen(spec_descriptor) as file:
         spec = json.load(file)
     report: dict[str, int | str | None] = {"status": None, "unable": None, "left": 0}
@@ -41,7 +40,7 @@ def main(spec_descriptor: int, report_descriptor: int) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, also while killing
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _ToldToStopError
 
 
@@ -56,14 +55,14 @@ def _tie_to(parent: int) -> None:
 
 def _run(argv: list[str], environment: dict[str, str], report_descriptor: int) -> int:
     os.set_inheritable(report_descriptor, False)
-    os.environ.update(environment)  # posix_spawnp searches our PATH
+    os.environ.update(environment)
     ignored_by_python = [signal.SIGPIPE, signal.SIGXFSZ]
     command = os.posix_spawnp(
         argv[0], argv, environment,
         setsid=True, setsigdef=[signal.SIGTERM, *ignored_by_python],
     )  # fmt: skip
     while True:
-        pid, status = os.waitpid(-1, 0)  # reaps orphans too: no zombies
+        pid, status = os.waitpid(-1, 0)
         if pid == command:
             return os.waitstatus_to_exitcode(status)
 

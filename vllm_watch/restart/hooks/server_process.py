@@ -1,7 +1,5 @@
-"""Finds the process of a target's vLLM server, or reports why none is certain.
+"""Find the one process that fits a target's command line, port, address and start time.
 
-All known facts must agree: the command line is vLLM's, the process holds the socket of the target's port, the
-target's address is one of its machine's, and it started when the observed server did. If two match, none is taken.
 Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
 """
 
@@ -21,8 +19,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.this_host import NET, is_here
 
 START_TOLERANCE_SECONDS = 2.0
-"""vLLM computes its start from the same clock ticks and boot time; the boot time is a whole second and moves by one
-when the clock is set."""
+"""vLLM computes its start from the boot time, a whole second that moves by one when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
@@ -30,18 +27,17 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server, with all processes of the same moment by PID."""
+    """A server, and all processes at that moment by PID."""
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
 
     def descendants(self) -> list[ProcessFacts]:
-        """Return its descendants, nearest first."""
         return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
-    """Return the server of the call's target. Raises HookError if none, or more than one, matches."""
+    """Return the target's server. Raises HookError if none or more than one matches."""
     parts = urlsplit(call.url)
     port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
@@ -49,7 +45,7 @@ async def find(tools: base.Tools, call: base.HookCall) -> Server:
 
 
 def is_server(cmdline: tuple[str, ...] | None) -> bool:
-    """Return True for the command line of an API server; False for its engines and workers."""
+    """Return True for an API server's command line; False for engines and workers."""
     if not cmdline:
         return False
     if cmdline[0].startswith("VLLM::"):
@@ -69,7 +65,7 @@ def is_server(cmdline: tuple[str, ...] | None) -> bool:
 
 
 def everything(procfs: Path) -> dict[int, ProcessFacts]:
-    """Return the facts of all processes."""
+    """Return the facts of all processes. Raises HookError."""
     reader = ProcReader(procfs)
     try:
         pids = [int(name) for name in os.listdir(procfs) if name.isdigit()]
@@ -117,7 +113,7 @@ def _listens(
     addresses: frozenset[str],
     only_ours: bool,
 ) -> bool | None:
-    """Return True if the process or a descendant holds the target's socket; None if this is not readable."""
+    """Return whether the process or a descendant holds the target's socket; None if that cannot be read."""
     try:
         wanted = _listening_sockets(procfs, pid, port)
         if not wanted or (only_ours and not _same_network(procfs, pid)):
@@ -146,12 +142,12 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
 
 
 def pid_word(pids: str) -> str:
-    """Return the PIDs for a sentence."""
+    """Return the PIDs as part of a sentence."""
     return pids if "," not in pids else f"(one of {pids})"
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """Return True if it is known to have started at this Unix time."""
+    """Return True if it certainly started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
@@ -186,7 +182,6 @@ async def _addresses(host: str) -> frozenset[str]:
 
 
 def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
-    """Return the inodes of TCP sockets that listen on the port in the process's network namespace."""
     return {
         each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
     }
@@ -204,6 +199,6 @@ def _same_network(procfs: Path, pid: int) -> bool:
 
 
 def _is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
-    """Return True if one address belongs to the process's network namespace; pid None: ours."""
+    """Return True if an address belongs to the process's network namespace (None: ours)."""
     folder = NET if pid is None else procfs / str(pid) / "net"
     return any(is_here(each, folder) for each in addresses)

@@ -1,8 +1,6 @@
-"""Finds the supervisor that restarts a server after it ends with status 0.
+"""Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
 
-vLLM ends with status 0 after its engine died and after SIGTERM, so only a supervisor that restarts it however it ends
-counts: systemd with Restart=always, a container with policy always or unless-stopped, Kubernetes. The server must also
-be the main process of the unit or container: a script that keeps running hides its end.
+The server must be the main process of the unit or container: a script that keeps running hides its end.
 Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
 """
 
@@ -23,14 +21,14 @@ _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
 _SESSION = re.compile(r"/session-[^/]+\.scope")
 SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
-# They end with their only child.
+
 _INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
 _CONFIRM = "set relaunches: true once you have seen something restart it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """A server's supervisor."""
+    """How a server is supervised."""
 
     relaunches: bool | None  # None: unknown
     text: str
@@ -44,7 +42,7 @@ async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
 
 
 async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
-    """Find the target's server and its supervisor."""
+    """Return a finding about the target's supervisor."""
     try:
         server = await server_process.find(tools, call)
     except HookError as error:
@@ -58,7 +56,7 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
-    """Find the server's supervisor."""
+    """Return the server's supervision."""
     cgroup = server.facts.cgroup or ""
     container = _CONTAINER.search(cgroup)
     if "kubepods" in cgroup or _in_our_pod(tools):
@@ -130,7 +128,7 @@ def _if_main(server: Server, supervision: Supervision) -> Supervision:
 def _above(server: Server) -> list[ProcessFacts]:
     found: list[ProcessFacts] = []
     here = server.facts
-    while here.pids is None or here.pids[-1] != 1:  # 1: first in a container's PID namespace
+    while here.pids is None or here.pids[-1] != 1:
         parent = server.all.get(here.ppid or 0)
         if parent is None or parent.cgroup != here.cgroup or parent in found:
             break

@@ -1,7 +1,4 @@
-"""Queries systemd units through `systemctl`.
-
-Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5).
-"""
+"""Query systemd units. Source: systemctl(1), systemd.service(5), org.freedesktop.systemd1(5)."""
 
 import os
 from dataclasses import dataclass
@@ -9,12 +6,12 @@ from dataclasses import dataclass
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, child
 
-ASK_SECONDS = 10.0  # it answers in milliseconds; a stuck bus times out
+ASK_SECONDS = 10.0  # a stuck bus times out
 _PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
     "InvocationID", "ControlGroup", "CanStart",
 )  # fmt: skip
-# Variables that --user needs to find the user's systemd; nothing else is passed on.
+# systemctl --user needs these.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
 
@@ -25,11 +22,11 @@ class Unit:
     name: str
     load_state: str  # "loaded", "not-found", "masked" …
     active_state: str  # "active", "activating", "deactivating", "inactive", "failed", "reloading"
-    sub_state: str  # "running", "auto-restart", "dead" …
-    result: str  # last result: "success", "start-limit-hit" …
-    restart: str  # its Restart=
-    restarts: int | None  # by systemd
-    main_pid: int | None  # in the host's namespace
+    sub_state: str
+    result: str
+    restart: str
+    restarts: int | None
+    main_pid: int | None  # on the host
     invocation: str  # new for each start
 
     @property
@@ -62,7 +59,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
 
 
 async def restart(tools: base.Tools, unit: str, *, user: bool = False) -> child.Ended:
-    """Request a restart without waiting; the result only shows whether systemd accepted it."""
+    """Request a restart. The result only shows whether systemd accepted it."""
     return await _systemctl(tools, user, "restart", "--no-block", "--no-ask-password", "--", unit)
 
 

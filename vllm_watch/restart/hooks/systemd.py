@@ -1,7 +1,4 @@
-"""Restarts the server's unit through the host's systemd.
-
-Runbook: docs/hooks/systemd.md.
-"""
+"""Restart the server's unit through the host's systemd. Runbook: docs/hooks/systemd.md."""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -12,9 +9,9 @@ from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import pid_namespace
 
 _POLL_SECONDS = 0.5
-# systemctl statuses of requests that were not begun: no permission, not installed, not configured (LSB).
+# Statuses without a start: no permission, not installed, not configured (LSB).
 _NOT_BEGUN_STATUSES = (4, 5, 6)
-# Messages with status 1 if the request never became a job.
+# Messages of status 1 if no job was begun.
 _NOT_BEGUN_TEXTS = (
     "Access denied", "Interactive authentication required", "not found", "is masked",
     "Failed to connect to bus", "Can't operate", "may be requested by dependency only",
@@ -22,7 +19,7 @@ _NOT_BEGUN_TEXTS = (
 
 
 class Hook:
-    """Requests a restart from systemd, and waits for the unit's new start."""
+    """Requests a restart, and waits for the unit's new start."""
 
     def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -84,13 +81,13 @@ class Hook:
             try:
                 now = await self._show(call)
             except HookError:
-                now = None  # systemd may be busy; the caller has the deadline
+                now = None
             if now is not None and now.invocation not in ("", invocation):
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _replaced(self, unit: systemctl.Unit, call: base.HookCall) -> str | None:
-        """Return an error if the unit is not the observed server, as far as /proc shows it."""
+        """Return why the unit is not the observed server, as far as /proc shows it."""
         started = call.process_start_time
         procfs = self._tools.procfs
         if started is None or unit.main_pid is None or not pid_namespace.of_tree(procfs).initial:

@@ -1,8 +1,6 @@
-"""Restarts through a receiver over HTTP: a signed POST of JSON.
+"""Restart through a receiver over HTTP: a signed POST of JSON. Runbook: docs/hooks/webhook.md.
 
-Retried, with the same idempotency key, are only requests that certainly did nothing: no connection, and the answers
-429 and 503. A request that was sent and not answered may have acted.
-Runbook: docs/hooks/webhook.md.
+Only a request that certainly did nothing (no connection, 429, 503) is retried.
 """
 
 import asyncio
@@ -17,9 +15,9 @@ from vllm_watch.errors import HookError, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
-WAIT_SECONDS_FIRST = 0.5  # doubled each time: a restarting receiver is back in seconds
+WAIT_SECONDS_FIRST = 0.5  # doubled each time
 WAIT_SECONDS_MAX = 30.0
-"""Limit of the wait between tries, whatever Retry-After is: the attempt holds a lock meanwhile."""
+"""The attempt holds a lock meanwhile, so a longer Retry-After is cut."""
 _TRY_AGAIN = (429, 503)
 
 
@@ -27,11 +25,11 @@ _TRY_AGAIN = (429, 503)
 class _Try:
     outcome: str
     text: str
-    again_seconds: float | None = None  # shortest wait before a retry; None: no retry
+    again_seconds: float | None = None  # None: no retry
 
 
 class Hook:
-    """Posts the call; the answer's status is the outcome."""
+    """Posts the call and judges the answer by its status."""
 
     def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -97,7 +95,7 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Connect without a request: any request might restart the server."""
+        """Connect without a request, because any request might restart the server."""
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"

@@ -1,1 +1,1 @@
-"""Locks on restarts, one kind per file: each module here with a `Lock` is one."""
+"""Locks on restarts: each module with a `Lock` is one kind."""

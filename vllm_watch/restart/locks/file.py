@@ -1,8 +1,7 @@
 """A lock between watchers of one host: a small file with slots, holders and expiry times.
 
-Times are CLOCK_BOOTTIME: shared by all processes of a host, not moved by clock steps, running during suspend; a file
-from before a reboot is empty. A file that cannot be read or written never permits a restart. Attempts are not
-recorded here: watchers of one host that share engines share a state folder, or none.
+Times are CLOCK_BOOTTIME, which all processes of a host share; a file from before a reboot is empty. Attempts are not
+recorded here, because watchers of one host that share engines share a state folder.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text, regular_file
 
 WAIT_SECONDS = 2.0
-"""Wait for another watcher's change of the file, which takes milliseconds."""
+"""Another watcher's change of the file takes milliseconds."""
 
 BYTES_MAX = 1 << 18
 """A hundred slots and a thousand restarts need less; a larger file is not ours."""
@@ -36,13 +35,13 @@ _REMEDY = "remove it when no restart is under way"
 class _Slot:
     holder: str
     attempt_id: str
-    expires_s: float  # CLOCK_BOOTTIME; free from then on
+    expires_s: float  # CLOCK_BOOTTIME
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
     attempt_id: str
-    expires_s: float  # an hour after its end
+    expires_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class _Kept:
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
-    """Return a lock for one attempt. Raises WatchError, OSError."""
+    """Return a lock for one attempt. Raises WatchError and OSError."""
     folder = settings.path or (tools.state_dir and tools.state_dir / "locks")
     if folder is None:
         raise WatchError("the folder of the lock is not known", "set restart.lock.path")
@@ -74,7 +73,7 @@ class Lock:
         self._guard = folder / f"{name}.lock"
         self._limits = Limits(slots=slots, per_hour=per_hour)
         self._mine: _Slot | None = None
-        self._until_s = 0.0  # on our own clock
+        self._until_s = 0.0
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         return await asyncio.to_thread(self._change, holder, attempt_id)
@@ -115,7 +114,7 @@ class Lock:
             refusal = self._refusal(others, spent)
             if refusal is not None:
                 return Held(held=False, text=refusal)
-        # From before the write: the expiry that others read is never earlier than ours.
+        # Read the clock first: others must never read an earlier expiry than ours.
         now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]
@@ -165,7 +164,6 @@ class Lock:
             os.close(descriptor)
 
     def _read(self) -> _Kept:
-        """Return the current content; raises ValueError if the file is damaged."""
         try:
             body = regular_file.read(self._file, BYTES_MAX, follow=False)
         except FileNotFoundError:

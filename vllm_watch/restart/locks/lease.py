@@ -1,10 +1,8 @@
-"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency.
+"""A cluster-wide lock: one Kubernetes Lease, replaced with optimistic concurrency. Rights and a manifest: docs/locks.md.
 
-All slots, the restarts of the last hour and the last attempts are one annotation of one object: the API server can
-compare one object's version but not several, so both limits hold against any number of contenders. The annotation
-decides; holder and renewTime in `kubectl get lease` are for people.
+The API server compares the version of one object only, so one annotation holds all slots, the restarts of the last hour
+and the last attempts.
 Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
-Rights and a manifest: docs/locks.md.
 """
 
 import asyncio
@@ -37,16 +35,16 @@ from vllm_watch.support import json_text
 ANNOTATION = "vllm-watch/lock"
 
 ASK_SECONDS = 20.0
-"""Timeout of an acquire, renew or release with all tries; less than a third of the shortest useful TTL."""
+"""Timeout with all tries: less than a third of the shortest useful TTL."""
 
 TRIES_MAX = 6
-"""Of twenty concurrent writers the last needs five tries, each with a new version; see the tests."""
+"""The last of twenty concurrent writers needs five tries; see the tests."""
 
 BACKOFF_SECONDS = 0.1
-"""Limit of the random wait before the second try; doubled for each further try."""
+"""Limit of the random wait before the second try; it doubles each time."""
 
 RETRY_AFTER_SECONDS_MAX = 5.0
-"""Limit of a busy API server's Retry-After: the guard asks again anyway."""
+"""Limit of the API server's Retry-After; the guard asks again anyway."""
 
 LEFT_MAX = 1000
 
@@ -55,7 +53,7 @@ _RIGHTS = (401, 403)
 
 
 class Shared:
-    """One Lease as this process knows it: made once, shared by the locks of all its attempts."""
+    """One Lease, shared by the locks of all attempts of this process."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.sightings = Sightings()
@@ -69,7 +67,7 @@ class Shared:
     def release_later(
         self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
     ) -> None:
-        """Remember an ended attempt; its slot may still be in the Lease."""
+        """Remember an ended attempt. Its slot may still be in the Lease."""
         self._ended[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._ended)[:-LEFT_MAX]:
             del self._ended[oldest]
@@ -80,14 +78,7 @@ class Shared:
         ttl_seconds: float,
         on_write: Callable[[], None],
     ) -> tuple[Change, float]:
-        """Read, change and replace, retrying on conflicts; return the change and the time it was sent.
-
-        `on_write` is called before each write: from then on it may have happened.
-
-        Raises:
-            KubernetesError: the API server did not answer or refused.
-            ValueError: the object is not ours.
-        """
+        """Return the change and when it was sent. Raises KubernetesError, or ValueError if the object is not ours."""
         answer = Answer(_CONFLICT, {})
         trouble: KubernetesError | None = None
         for tries in range(TRIES_MAX):
@@ -111,17 +102,17 @@ class Shared:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
-                # A write still in transit has an old version now, and will be rejected.
+                # A write still in transit has an old version, and will be rejected.
                 self._ended = {
                     name: how for name, how in self._ended.items() if change.record.of(name)
                 }
                 return change, sent_s
-            # 404 for POST: the namespace is missing; for PUT: the object was just deleted.
+            # 404 for POST: no such namespace. For PUT: the object was just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._error(answer)
             if not faster and answer.status not in _BUSY:
                 break
-        # The conflict may be with our own write, if its answer was lost: its result is unknown.
+        # The conflict may be with our own write, if its answer was lost.
         raise trouble or KubernetesError(
             f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
         )
@@ -140,7 +131,7 @@ class Shared:
         return update(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
-        """Return the record; raises ValueError if the Lease is not ours."""
+        """Return the record. Raises ValueError if the Lease is not ours."""
         try:
             annotation = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         except (KeyError, AttributeError):
@@ -202,8 +193,8 @@ class Lock:
         self.ttl_seconds = ttl_seconds
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
-        self._until_s = 0.0  # on our own clock
-        self._wrote = False  # since the last acquire began
+        self._until_s = 0.0
+        self._wrote = False
 
     def _writes(self) -> None:
         self._wrote = True
@@ -228,7 +219,7 @@ class Lock:
         return held
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
-        """Free later a slot that an interrupted acquire may have taken."""
+        """Later, free a slot that an interrupted acquire may have taken."""
         if self._wrote and not known:
             self._shared.release_later(attempt_id, 0.0, used=False)
 
@@ -267,7 +258,7 @@ class Lock:
             )
             given = held.held
         finally:
-            if given is None:  # freed by our next change; else it expires
+            if given is None:  # our next change frees it, or it expires
                 self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
@@ -295,14 +286,13 @@ class Lock:
 def _wait_seconds(tries: int, answer: Answer) -> float:
     if answer.status in _BUSY and answer.retry_after_seconds is not None:
         return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    # S311: not a secret; it only keeps two writers from colliding repeatedly
-    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
+    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311 - not a secret
 
 
 def _document(
     found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
 ) -> dict[str, Any]:
-    """Return the object to write; fields of others are kept."""
+    """Return the object to write, with the fields of others."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
     annotation = json.dumps(record.to_json(), separators=(",", ":"))

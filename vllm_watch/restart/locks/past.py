@@ -1,7 +1,6 @@
 """Recent attempts of all watchers that share a lock, stored in its record. Pure.
 
-An attempt is recorded as `intent` with its slot, as `calling` before its hook is called, and with its result when the
-slot is freed. If the slot is gone without a result, the attempt may have acted: it is `uncertain`.
+A result is recorded when the slot is freed. If the slot is gone without a result, the attempt is `uncertain`.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,32 +10,32 @@ from typing import Any
 from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 
 PAST_MAX = 500
-"""For all targets: about 100,000 bytes; a Lease may be two and a half times as large."""
+"""About 100,000 bytes, of which a Lease can hold two and a half times as many."""
 
 TARGET_PAST_MAX = 50
-"""Per target: larger budgets are not enforced across watchers."""
+"""Limit per target. A larger budget is not enforced across watchers."""
 
 _LOOPBACK = "localhost:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """One attempt, as shared with other watchers."""
+    """One attempt, as other watchers see it."""
 
     id: str
     target: str
     group: str
     address: str  # host:port; "" for a pod
-    host: str  # that the address is valid on; "": anywhere
+    host: str  # of a localhost address; "": any
     trigger: str
-    state: str  # of Attempt
+    state: str
     began_t: float  # Unix seconds
     called_t: float | None = None
     incident_id: str | None = None
 
 
 def past(attempt: Attempt | None, host: str) -> Past | None:
-    """Return the attempt's shared form; `host`: this watcher's, for addresses on `localhost`."""
+    """Return the attempt's shared form; `host` is this watcher's."""
     if attempt is None:
         return None
     return Past(
@@ -49,7 +48,7 @@ def past(attempt: Attempt | None, host: str) -> Past | None:
 def others(
     pasts: Iterable[Past], held: Collection[str], host: str, attempt_id: str
 ) -> tuple[Attempt, ...]:
-    """Return the other attempts that matter on `host`; `held`: attempts that have a slot now."""
+    """Return the other attempts that matter on `host`. Those in `held` have a slot now."""
     return tuple(
         Attempt(
             id=each.id, target=each.target, group=each.group, address=each.address, trigger=each.trigger,
@@ -63,7 +62,7 @@ def others(
 
 
 def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
-    """Replace the attempt's entry, or append it; drop the oldest beyond the limits."""
+    """Replace or append the attempt, and drop the oldest beyond the limits."""
     if one is None:
         return tuple(pasts)
     others = [each for each in pasts if each.id != one.id]
@@ -73,7 +72,7 @@ def put(pasts: Iterable[Past], one: Past | None) -> tuple[Past, ...]:
 
 
 def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
-    """Append an attempt that begins, unless it is known already."""
+    """Append an attempt that begins, unless it is known."""
     known = one is not None and any(each.id == one.id for each in pasts)
     return pasts if known else put(pasts, one)
 
@@ -81,14 +80,14 @@ def first(pasts: tuple[Past, ...], one: Past | None) -> tuple[Past, ...]:
 def ended(
     pasts: tuple[Past, ...], attempt_id: str, one: Past | None, *, used: bool
 ) -> tuple[Past, ...]:
-    """Record a result; remove an attempt that certainly touched nothing."""
+    """Record a result, or remove an attempt that touched nothing."""
     if used:
         return put(pasts, one)
     return tuple(each for each in pasts if each.id != attempt_id)
 
 
 def without_ghosts(pasts: Iterable[Past], held: Collection[str]) -> tuple[Past, ...]:
-    """Remove attempts that never reached their call and have no slot any more."""
+    """Remove attempts that lost their slot before their call."""
     return tuple(each for each in pasts if each.state != "intent" or each.id in held)
 
 
@@ -104,7 +103,7 @@ def from_json(document: Any) -> tuple[Past, ...]:
 
 
 def to_json(pasts: Iterable[Past]) -> list[dict[str, Any]]:
-    """Return the form for `from_json`."""
+    """Return the form that `from_json` reads."""
     return [asdict(each) for each in pasts]
 
 

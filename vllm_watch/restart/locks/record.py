@@ -1,12 +1,9 @@
 """The shared record of a lock, and the changes that each user may make. Pure.
 
-One record holds the slots and the restarts of the last hour. It is replaced as a whole by a writer that has read its
-latest version, so concurrent writers cannot exceed a limit. The Kubernetes lock and its simulation run this code.
-
-A slot is free again once this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py explains
-three); other hosts' clocks are never compared for that. Only rests and hours, which are not renewed, use wall clocks,
-with a tolerance; with a clock far off, a rest or an hour lasts until this watcher has seen it that long itself.
-Source of "last seen to change": k8s.io/client-go/tools/leaderelection, observedRenewTime.
+A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
+watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. Rests and hours compare wall clocks
+with a tolerance; if a clock is far off, they last until this watcher has seen them that long.
+Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -19,14 +16,14 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference of two hosts' wall clocks: NTP keeps milliseconds, and a bad minute this."""
+"""Tolerated difference of wall clocks. NTP keeps them within milliseconds, and within this in a bad minute."""
 
 EXPIRY_TTLS = 3
-"""One to begin an action, one to be suspended, one to end the action."""
+"""One TTL to begin an action, one for a suspension, one to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""Limits of the settings; a record with more is not ours."""
+"""Limits of the settings; a longer record is not ours."""
 
 
 class Now(NamedTuple):
@@ -40,39 +37,38 @@ class Now(NamedTuple):
 class Slot:
     """A slot that is held, or rests after its release."""
 
-    holder: str  # the watcher's name, for people
+    holder: str
     attempt_id: str
-    ttl_seconds: float  # the holder's
-    beat: int = 0  # renewal counter
-    rest_t: float | None = None  # Unix seconds: release time by the holder's clock; None: held
-    rest_seconds: float = 0.0  # not available this long after that
+    ttl_seconds: float
+    beat: int = 0  # counts renewals
+    rest_t: float | None = None  # Unix seconds by the holder's clock; None: held
+    rest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """A restart in the hourly limit: counts while its slot is held, and for an hour after its end."""
+    """A restart in the hourly limit, until an hour after its end."""
 
     attempt_id: str
-    t: float  # Unix seconds: slot taken, later the end; by the writer's clock
+    t: float  # Unix seconds by the writer's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The whole record; `slots` has only taken ones."""
+    """The whole record."""
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
-    past: tuple[Past, ...] = ()  # recent attempts, oldest first
+    past: tuple[Past, ...] = ()  # oldest first
 
     def of(self, attempt_id: str) -> Slot | None:
-        """Return the slot held by this attempt."""
         return next(
             (each for each in self.slots if each.attempt_id == attempt_id and each.rest_t is None), None
         )  # fmt: skip
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """Return the slots that are held, including expired ones."""
+        """The slots that are not resting, also expired ones."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -119,7 +115,6 @@ class Sightings:
         self._first_s: dict[tuple[object, ...], float] = {}
 
     def see(self, record: Record, now_s: float) -> None:
-        """Update from a record read at `now_s`, the time when the answer arrived."""
         seen: list[tuple[object, ...]] = [_part(slot) for slot in record.slots]
         seen += [_part(spent) for spent in record.spent]
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
@@ -140,7 +135,7 @@ class Limits:
     """Limits of the lock, from this watcher's settings."""
 
     slots: int
-    per_hour: int | None = None  # restarts of all users; None: no limit
+    per_hour: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +149,7 @@ class Change:
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Take a slot for an attempt, or report its holder. Idempotent: the second time renews."""
+    """Take a slot for an attempt, or report its holder. The second time renews."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
@@ -164,7 +159,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # Beyond the record's limit the oldest are dropped: no hourly limit is that high.
+    # The oldest may be dropped: no hourly limit is above the record's.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -176,12 +171,11 @@ def take(
 def _still_spent(
     record: Record, kept: tuple[Slot, ...], sightings: Sightings, now: Now
 ) -> tuple[Spent, ...]:
-    """Return the restarts that count: those under way, and those of the last hour."""
     under_way = {slot.attempt_id for slot in kept if slot.rest_t is None}
     ghosts = {slot.attempt_id for slot in record.held} - under_way
     spent = []
     for each in record.spent:
-        if each.attempt_id in ghosts:  # may have acted until just now
+        if each.attempt_id in ghosts:
             spent.append(replace(each, t=now.unix_t))
         elif each.attempt_id in under_way or not _hour_over(each, sightings, now):
             spent.append(each)
@@ -189,7 +183,7 @@ def _still_spent(
 
 
 def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
-    """Renew the slot and record the attempt's state; refused if the slot was lost."""
+    """Renew the slot and record the attempt; refused if the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
         return Change(record=None, text="it was lost: another watcher took it, or it was deleted")
@@ -203,7 +197,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Free the slot after a rest, and record the result; an unused slot does not count as a restart."""
+    """Free the slot after a rest and record the result. An unused slot does not count."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
