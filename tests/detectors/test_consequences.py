@@ -54,7 +54,9 @@ def test_a_ticket_names_what_a_page_lacks():
         "page",
     )
     assert spoke.text == "steps take 1.4 times as long as usual"
-    assert lacks.text.startswith("becomes critical when steps take 1.7 times as long and it has lasted 40 s and users wait longer")
+    assert lacks.text.startswith(
+        "becomes critical when steps take 1.7 times as long and it has lasted 40 s and users wait longer"
+    )
 
 
 def test_the_loudest_lacks_nothing():

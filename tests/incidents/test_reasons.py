@@ -55,13 +55,22 @@ def test_why_a_warning_is_not_critical(given, why):
 def test_why_it_is_critical(given, why):
     one = incident(severity="page", **given)
     assert reasons.of_severity(one) == f"Critical: {why}."
-    assert reasons.on_card(one) == (f"Critical: {why}." if given.keys() & {"shift", "change"} else "")
+    assert reasons.on_card(one) == (
+        f"Critical: {why}." if given.keys() & {"shift", "change"} else ""
+    )
     assert reasons.notifies(one)
 
 
 def test_each_kind_has_a_reason():
     """A new kind needs both sentences."""
-    kinds = {"overload", "gpu_fault", "engine_down", "engine_failing", "engine_stalled", "throughput_collapse"}
+    kinds = {
+        "overload",
+        "gpu_fault",
+        "engine_down",
+        "engine_failing",
+        "engine_stalled",
+        "throughput_collapse",
+    }
     for kind in kinds:
         assert "its rule" not in reasons.of_severity(incident(kind, severity="page"))
 
@@ -117,5 +126,7 @@ def test_the_fleet_is_named_where_many_fell_silent():
 
 def test_evidence_against_the_cause_is_no_reason_for_the_severity():
     """An overload lists what it could not exclude; that is not why it is a warning."""
-    (one,) = Story().look(overload(evidence_against=(FOUND["evidence_against"][1],))).lifecycle.incidents
+    (one,) = (
+        Story().look(overload(evidence_against=(FOUND["evidence_against"][1],))).lifecycle.incidents
+    )
     assert "nobody waits" not in reasons.of_severity(one)

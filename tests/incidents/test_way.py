@@ -8,7 +8,9 @@ from vllm_watch.incidents import way
 from vllm_watch.incidents.lifecycle import Lifecycle
 
 RULE = Evidence(name="rule", value="slow", text="steps take 1.4 times as long as usual")
-NEXT = Evidence(name="next_rule", value="page", text="becomes critical when steps take 1.7 times as long")
+NEXT = Evidence(
+    name="next_rule", value="page", text="becomes critical when steps take 1.7 times as long"
+)
 SLOW = Evidence(name="ratio", value=1.4, text="steps take 1.4× as long")
 FEW = Evidence(name="waiting", value=0.0, text="nobody waits")
 FOUND = {"severity": "ticket", "cause": "slow_engine", "evidence_for": (RULE, SLOW), "evidence_against": (NEXT, FEW)}  # fmt: skip

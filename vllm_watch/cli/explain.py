@@ -55,7 +55,11 @@ def _text(one: Explained) -> str:
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     bold, end = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
     where = one.target if one.engine is None else f"{one.target}, engine {one.engine}"
-    began_t, ended_t, why = one.began_timestamp_seconds, one.ended_timestamp_seconds, one.explanation
+    began_t, ended_t, why = (
+        one.began_timestamp_seconds,
+        one.ended_timestamp_seconds,
+        one.explanation,
+    )
     now = f"{severity_word(one.severity)}, {one.phase}, since {_clock(began_t)}"
     if one.resolution and ended_t is not None:
         how = ENDED.get(one.resolution, one.resolution)

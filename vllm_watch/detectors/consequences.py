@@ -11,7 +11,11 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.support.durations import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
-_AS = {OWN_PAST: "as usual", SIBLINGS: "as those of the other engines", FORMER: "as before the restart"}
+_AS = {
+    OWN_PAST: "as usual",
+    SIBLINGS: "as those of the other engines",
+    FORMER: "as before the restart",
+}
 
 PAGE, RESTART = "page", "restart"
 
@@ -76,7 +80,9 @@ def fulfilled(shift: Shift) -> Sequence[str]:
     return found
 
 
-def explained(shift: Shift, reached: Sequence[str], *, curable: bool = True) -> tuple[Evidence, ...]:
+def explained(
+    shift: Shift, reached: Sequence[str], *, curable: bool = True
+) -> tuple[Evidence, ...]:
     """Return the rule that applies, and the next with its unmet condition, as clauses about the engine.
 
     `curable`: a restart can become advised.
@@ -92,7 +98,9 @@ def explained(shift: Shift, reached: Sequence[str], *, curable: bool = True) -> 
         if later and (curable or each.consequence != RESTART):
             lacking = " and ".join(_lacking(each, shift)) or "the next scrape confirms it"
             then = "becomes critical" if each.consequence == PAGE else "a restart is advised"
-            return spoke, Evidence(name="next_rule", value=each.consequence, text=f"{then} when {lacking}")
+            return spoke, Evidence(
+                name="next_rule", value=each.consequence, text=f"{then} when {lacking}"
+            )
     return (spoke,)
 
 
@@ -100,7 +108,10 @@ def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
     lacks = (
         (shift.log_ratio < rule.log_ratio, f"steps take {rule.times:.4g} times as long"),
         (shift.seconds < rule.seconds, f"it has lasted {in_words(rule.seconds)}"),
-        (rule.harm and not shift.harmed, "users wait longer or get fewer tokens than in the worst minutes so far"),
+        (
+            rule.harm and not shift.harmed,
+            "users wait longer or get fewer tokens than in the worst minutes so far",
+        ),
         (
             rule.curable and not shift.curable,
             "it is slower than the slowdowns that ended by themselves",

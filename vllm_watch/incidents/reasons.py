@@ -14,7 +14,11 @@ LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
 """How later changes of a verdict begin (`Step.changes`)."""
 
 _WAITS = "the server that it waits for has the trouble"
-_WARNING_BY_CAUSE: Mapping[str, str] = {"waits_for_peer": _WAITS, "peer_wait": _WAITS, "rank_wait": _WAITS.replace("server", "rank")}
+_WARNING_BY_CAUSE: Mapping[str, str] = {
+    "waits_for_peer": _WAITS,
+    "peer_wait": _WAITS,
+    "rank_wait": _WAITS.replace("server", "rank"),
+}
 _WARNING: Mapping[str, str] = {
     "overload": "more requests arrive than it can serve, and it is not known to be slower than usual",
     "stale_vram": "users notice nothing until an engine starts and lacks this memory",
@@ -99,7 +103,9 @@ def _decided_by(incident: Incident) -> str:
     """Return the later change or the rule that made it critical; "" if its kind did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
-    return raised[-1] if raised else _rule(incident, RULE, "page") or _rule(incident, RULE, "restart")
+    return (
+        raised[-1] if raised else _rule(incident, RULE, "page") or _rule(incident, RULE, "restart")
+    )
 
 
 def _not_notified(incident: Incident) -> str:

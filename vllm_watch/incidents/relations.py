@@ -144,7 +144,11 @@ def severity_beside(
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)
         if ((causes and each.severity == "page") or peer) and linked(incident, each):
-            who = "another rank has the same trouble and is critical" if of_ranks(incident, each) else "its cause is an incident of its own"
+            who = (
+                "another rank has the same trouble and is critical"
+                if of_ranks(incident, each)
+                else "its cause is an incident of its own"
+            )
             return "ticket", f"critical → warning: {who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""
 

@@ -80,7 +80,9 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 def _without_secrets(item: Item) -> Item:
     alert, incident = item.alert, item.alert.incident
-    evidence = [each for each in incident.evidence_for if each.text and each.name != NEXT_RULE][:EVIDENCE_SHOWN]
+    evidence = [each for each in incident.evidence_for if each.text and each.name != NEXT_RULE][
+        :EVIDENCE_SHOWN
+    ]
     return replace(item, alert=replace(
         alert,
         group=clean(alert.group, NAME_MAX), restart=clean(alert.restart, SENTENCE_MAX),
