@@ -1,4 +1,4 @@
-"""How long running requests have held too few of the pages in use. A restart frees the rest."""
+"""Measures how long running requests have explained too few of the pages in use; a restart frees the others."""
 
 from math import exp
 
@@ -11,13 +11,13 @@ UNHELD_SECONDS = 15.0
 """Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Used without a usual step time: one prompt among many may hide, for no longer than this."""
+"""Replaces it if the usual step time is unknown: one prompt among many may hide, but no longer than this."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Without token counts of finished requests: steps must be this much shorter (log) than the pages in use imply."""
+"""Without token counts, steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""They must also be shorter by this many deviations of the model, which may not know this load."""
+"""They must also be shorter by this many deviations, because the model may not know this load."""
 
 
 class Unread:
@@ -28,7 +28,6 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        """Return True if it lasts longer than a prompt takes."""
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
@@ -51,7 +50,7 @@ class Unread:
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Return True if steps are too short to read most pages in use: no running request holds them."""
+    """Return True if steps are too short to read most pages in use, so that no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

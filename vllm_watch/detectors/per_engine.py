@@ -20,14 +20,14 @@ class EngineLook:
     at_s: float
     known: bool  # False: the time since the last reading is unknown
     sample: EngineSample
-    gpus: Sequence[GpuSample] | None  # the server's, if seen
-    engines: int  # of the server that answered
-    paused: bool | None = None  # by a call of /pause
-    cpu: EngineCpu | None = None  # its waits for a CPU; None: processes unseen
+    gpus: Sequence[GpuSample] | None
+    engines: int  # number of the server's engines
+    paused: bool | None = None  # by /pause
+    cpu: EngineCpu | None = None
 
 
 class Judge(Protocol):
-    """Follows one engine."""
+    """Judges one engine."""
 
     def update(self, look: EngineLook) -> Verdict:
         """Return the verdict after this poll."""
@@ -36,7 +36,7 @@ class Judge(Protocol):
         """Return the learnt state as plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of this very process. Raises one of stored.DAMAGE."""
+        """Restore the state of the same process. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
@@ -45,25 +45,24 @@ STATE_VERSION = 2
 """Format of the stored state; others are ignored."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is valid this long without the watcher: later, another time of day has another mix of requests, and a
+"""Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests, and a
 minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
-    """One judge per engine; `update` fulfils `detectors.base.Detector`."""
+    """Keeps one judge per engine; `update` fulfils `detectors.base.Detector`."""
 
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
-        """`make` creates the judge of a new engine."""
         self._kind = kind
         self._make = make
         self._judges: dict[str, J] = {}
-        self._known = True  # as in EngineLook
-        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
-        self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
+        self._known = True
+        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}
+        self._kept: dict[str, stored.Stored] = {}  # restored, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Until the server answers, restored state is kept."""
+        """Return the judges' state, or the restored one until the server answers."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),
@@ -97,7 +96,6 @@ class PerEngine(Generic[J]):
         return self._judges
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Without a reading all are unknown."""
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
@@ -126,5 +124,5 @@ class PerEngine(Generic[J]):
             )
             verdicts.append(judge.update(look))
         if reading.engines:
-            self._kept.clear()  # of engines that are gone
+            self._kept.clear()
         return verdicts

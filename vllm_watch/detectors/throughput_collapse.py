@@ -1,10 +1,8 @@
-"""An engine that does far less than when fresh, at equal load.
+"""Detects an engine that does far less than when fresh, at equal load.
 
-Yardsticks are step time at this load and work at this KV cache usage, which a load drop, a burst, longer prompts or
-saturation do not change; else its siblings, and the previous process.
-
-Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py; causes:
-collapse_causes.py. Runbook: docs/detectors/throughput_collapse.md
+Step time at this load, and work at this KV cache usage, do not change with a load drop, a burst, longer prompts or
+saturation. Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Runbook:
+docs/detectors/throughput_collapse.md.
 """
 
 from collections.abc import Sequence
@@ -31,7 +29,7 @@ class Settings(BaseModel):
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Judges each engine, also against its siblings."""
+    """Judges each engine by its past, its siblings and its predecessor."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)

@@ -1,6 +1,6 @@
-"""Read checked values back from disk; they may be damaged or another program's.
+"""Reads checked values back from disk, where they may be damaged or another program's.
 
-Callers read all before they change anything: a damaged entry is skipped whole.
+Callers read everything before they change anything, so that a damaged entry is skipped as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors that a damaged entry raises."""
+"""Errors that a damaged entry raises, in all `restore` and `restored` methods."""
 
 Stored = Mapping[str, Any]
 

@@ -1,7 +1,6 @@
-"""The last minute of one engine, and each counter's growth in it.
+"""Keeps the last minute of one engine, and computes each counter's growth in it.
 
-`offsets` hold counts before a restart, so growth across it is the sum of both sides, as in PromQL's increase() (without
-its extrapolation to the window's edges).
+Counts from before a restart are added as `offsets`, as in PromQL's increase() (without its extrapolation).
 """
 
 from collections import deque
@@ -26,7 +25,7 @@ ENTRIES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Counter values before each reset in the window, summed."""
+    """Sums of the counters' values before each reset in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -34,7 +33,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """The stored part of older polls: a sixth of an engine's metrics."""
+    """The part of a poll that is kept: a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -60,7 +59,7 @@ _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 class Entry:
     """One poll of one engine."""
 
-    at_s: float  # on the timeline
+    at_s: float
     counts: Counts
     offsets: Offsets
 
@@ -80,18 +79,17 @@ class Growth:
 
 
 class Window:
-    """The entries of the last `seconds`, oldest first."""
+    """Keeps the entries of the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # Newest poll, gaps filled from earlier ones: a restarted server may omit
-        # a counter for some polls and return it lower.
+        # Gaps are filled from earlier polls: a restarted server may omit a counter for some polls and return it lower.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
-        """`began_anew`: all counters certainly were reset since the last poll."""
+        """`began_anew`: all counters were certainly reset since the last poll."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._known is not None:
             offsets = self._entries[-1].offsets
@@ -109,7 +107,6 @@ class Window:
 
     @property
     def newest(self) -> EngineSample | None:
-        """All of the last scrape."""
         return self._newest
 
     @property
@@ -146,12 +143,11 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
-        """Return growth over the entries with the newest buckets."""
+        """Return the growth over the entries with the newest buckets."""
         pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
         a, b = pair
-        # Without a reset between, earlier counts cancel out.
         of = _count if a.offsets is b.offsets else _total
         then, now = of(a, name), of(b, name)
         return Growth(
@@ -176,7 +172,6 @@ class Window:
         newest = getattr(last.counts, name)
         if newest is None:
             return None
-        # usually the first has it
         for entry in reversed(self._entries) if latest else self._entries:
             if entry is last:
                 continue

@@ -1,4 +1,4 @@
-"""Texts: an engine answers but fails its requests."""
+"""Texts for an engine that answers but fails its requests."""
 
 from vllm_watch.story.base import IF_ADVISED, Cause, Story
 

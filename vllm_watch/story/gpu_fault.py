@@ -1,4 +1,4 @@
-"""Texts: a GPU is broken."""
+"""Texts for a broken GPU."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: a server's process uses ever more host memory."""
+"""Texts for a server process that uses ever more host memory."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: GPU memory is held by a process that does not use it."""
+"""Texts for GPU memory that a process holds but does not use."""
 
 from vllm_watch.story.base import Cause, Story
 

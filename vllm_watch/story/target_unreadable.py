@@ -1,4 +1,4 @@
-"""Texts: a target cannot be scraped, and no incident explains it. For notifications."""
+"""Texts for a target that cannot be scraped, without an incident that explains it."""
 
 from vllm_watch.story.base import Story
 
