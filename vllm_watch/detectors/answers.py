@@ -1,7 +1,4 @@
-"""Finds answers that are empty, cut off after a token, or endless, from answer lengths and finish reasons.
-
-Answers as short or long as requested are fine (max_tokens=1, benchmarks with ignore_eos).
-"""
+"""Finds answers that are empty, cut off after a token, or endless, unless the requests asked for such answers."""
 
 from math import log
 from operator import add
@@ -46,7 +43,7 @@ class Finding:
     of: float
     usual: float  # share
     since_s: float
-    present: bool  # still in the last poll
+    present: bool
 
 
 class Answers:
@@ -55,8 +52,8 @@ class Answers:
     def __init__(self, model: str | None) -> None:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
-        self._quiet_s = 0.0  # since a request ended
-        self._strange, self._strange_s = Ends(), 0.0  # since the finding began
+        self._quiet_s = 0.0
+        self._strange, self._strange_s = Ends(), 0.0
         self._at_s: float | None = None
         self._found: Finding | None = None
 
@@ -97,7 +94,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Add a poll to the past, which does not fade at night while no request ends."""
+        """Add a poll; the past does not fade while no request ends."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -106,7 +103,6 @@ class Answers:
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
-        """Return the severity, or None if requests may have asked for such answers."""
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
@@ -154,7 +150,7 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Return the Kullback-Leibler divergence from the usual share, per answer."""
+    """Return the Kullback-Leibler divergence, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

@@ -1,4 +1,4 @@
-"""Finds a bottleneck in the API server: latency that queue, prefill and decode of the same requests do not explain.
+"""Finds latency in the API server: the part that queue, prefill and decode do not explain.
 
 Source: vLLM's --api-server-count.
 """
@@ -38,13 +38,13 @@ CPU_BOUND_CORES = 0.8
 
 
 class _Totals(NamedTuple):
-    """Sums over all engines of a server."""
+    """Sums over a server's engines."""
 
     requests: float
     outside_s: float  # may fall by rounding
     queued_s: float
     steps: float
-    media: float  # images, audio and video
+    media: float
 
 
 class ApiServer:

@@ -1,7 +1,7 @@
 """Defines the contract of detectors.
 
-A module of this folder has frozen `Settings` and a `Detector(settings)` for one target or a `HostDetector(settings)` for
-one host's GPUs. Its memory is bounded, and it compares nothing across a gap (`View.known` is False).
+A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. Its
+memory is bounded, and it compares nothing across a gap (`View.known` is False).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,17 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 @record
 class Around:
-    """Other targets related to this one, by name."""
+    """Other targets related to this one."""
 
     missed_by: tuple[str, ...] = ()  # those that wait for KV from such servers, or fail without it
-    waited_for: tuple[str, ...] = ()  # those of `missed_by` that have no other source
+    waited_for: tuple[str, ...] = ()  # those that have no other source
     peers: tuple[str, ...] = ()  # those that exchange KV with it
     ranks: tuple[str, ...] = ()  # those that step together with it
-    stalled_ranks: tuple[str, ...] = ()  # those of `ranks` with work and no progress
-    held_up_by: tuple[str, ...] = ()  # those of `ranks` that failed themselves
-    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only other servers use
+    stalled_ranks: tuple[str, ...] = ()
+    held_up_by: tuple[str, ...] = ()  # ranks that failed themselves
+    others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
-    left_core: str | None = None  # title and PID of an earlier server's stale engine core
+    left_core: str | None = None  # the same of an earlier server's stale core
 
 
 @record
@@ -44,12 +44,12 @@ class View:
     observation: Observation
     signals: TargetSignals
     windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """Return the host's GPUs on which this server may run; None if unknown."""
+        """Return the host's GPUs on which this server may run."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
@@ -60,7 +60,7 @@ class HostServer:
 
     name: str
     up: bool
-    gpus: frozenset[str]  # known to be its own, also while down; empty: unknown
+    gpus: frozenset[str]  # known to be its own; empty: unknown
     workers: Mapping[str, str] = field(default_factory=dict)  # UUID → names of its processes
     asleep: bool = False  # no engine has weights or cache on the GPU
 
@@ -69,9 +69,9 @@ class HostServer:
 class HostView:
     """One poll of a host's GPUs."""
 
-    at_s: float  # on the host's monotonic timeline
+    at_s: float
     gpus: tuple[GpuSample, ...]
-    holders: tuple[GpuHolders, ...]  # in the order of `gpus`
+    holders: tuple[GpuHolders, ...]
     servers: tuple[HostServer, ...] = ()
 
     def using(self, uuid: str) -> tuple[HostServer, ...]:
@@ -96,10 +96,10 @@ class Evidence:
 
 @record
 class Verdict:
-    """One detector's judgement of an engine (None: of the server) at one poll. If it is unknown, an incident neither opens nor closes."""
+    """One detector's judgement of an engine, or of the server. While it is unknown, incidents neither open nor close."""
 
     state: str  # FIRING | CLEAR | UNKNOWN
-    kind: str  # incident kind: "engine_stalled"
+    kind: str
     engine: str | None = None
     cause: str = "unknown"  # only from the published list
     family: str = ""  # of an unknown cause: story.base.Cause
@@ -137,7 +137,7 @@ class Remembers(Protocol):
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago; on one of stored.DAMAGE raise it and change nothing.
+        """Restore the state exported `away_seconds` ago. Raises one of stored.DAMAGE, and then changes nothing.
 
         Another process may run now, so state of a process counts only after the first scrape.
         """

@@ -12,8 +12,8 @@ class Alarm:
     """Follows one CUSUM of the baseline."""
 
     def __init__(self) -> None:
-        self.cause: Cause | None = None  # while the alarm holds
-        self._since_s: float | None = None  # start of the first doubtful block
+        self.cause: Cause | None = None
+        self._since_s: float | None = None
         self._normal_blocks = 0
 
     @property

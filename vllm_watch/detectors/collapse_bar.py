@@ -1,7 +1,6 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-That needs more proof than a ticket: counters do not show what a load is made of (adapters, grammars, images), and step
-times wander.
+That needs more proof than a ticket, because counters do not show adapters, grammars or images, and step times wander.
 """
 
 from collections import deque
@@ -66,9 +65,9 @@ class Bar:
     def __init__(self) -> None:
         self.wander = Wander()
         self.lasting = Lasting()
-        self.reached: Sequence[str] = ()  # consequences of the current slowdown
+        self.reached: Sequence[str] = ()
         self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
-        self._seconds = 0.0  # of work beyond the bar
+        self._seconds = 0.0  # beyond the bar
         self._worst = 0.0
         self._recovered = 0.0  # worst slowdown that ended by itself
 

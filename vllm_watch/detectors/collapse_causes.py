@@ -1,4 +1,4 @@
-"""Names the cause of a shortage of KV pages; collapse_gpus.py and collapse_host.py name causes of slow steps."""
+"""Names the cause of a shortage of KV pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_
 PEER_WAIT = "peer_wait"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
-SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families of alarms
+SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
 
 NEEDS = Needs(
     must=(
@@ -101,7 +101,6 @@ class Creep:
             self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
-        """Return the seconds from CREEP_FROM to CREEP_TO of `now`, or None."""
         end = None
         for when, unexplained in reversed(self._history):
             if end is None and unexplained <= CREEP_TO * now:
@@ -135,16 +134,16 @@ class Starvation:
     usage: float  # share of the cache in use
     length_ratio: float | None  # recently finished ÷ fresh
     preempted_share: float | None  # preemptions per finished request
-    preempting: bool  # requests were preempted since it began
-    long_prompts_share: float | None  # of the cache, taken by far longer prompts
-    long_prompt_tokens: float  # their mean
-    late_length_ratio: float | None  # as `length_ratio`, without earlier requests
-    unexplained: float | None  # of the cache, beyond the usual for this many requests
-    rise_seconds: float | None  # duration of its rise
-    awaiting: float = 0.0  # requests that wait for KV from elsewhere
+    preempting: bool
+    long_prompts_share: float | None  # of the cache
+    long_prompt_tokens: float
+    late_length_ratio: float | None  # without earlier requests
+    unexplained: float | None  # share of the cache, beyond the usual
+    rise_seconds: float | None
+    awaiting: float = 0.0  # requests that wait for remote KV
     awaited: float = 0.0  # upper bound of their share of the cache
-    unheld: float | None  # of the cache, not explained by requests in flight
-    unheld_rise_seconds: float | None  # duration of its rise
+    unheld: float | None  # share of the cache held by no request
+    unheld_rise_seconds: float | None
     unheld_surely: bool  # for longer than a prompt takes
 
 
@@ -171,7 +170,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold; 1.0 if a size is unknown."""
+    """Return the largest share of the cache that requests waiting for KV may hold; 1.0 if unknown."""
     if not block.awaiting_kv:
         return 0.0
     if not capacity_tokens or not request_tokens:
@@ -180,13 +179,13 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Return the cause: requests hold pages until their KV arrives."""
+    """Return the cause of requests that wait for remote KV."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
-    """Return True if unusually long prompts recently took much of the cache."""
+    """Return True if long prompts recently took much of the cache."""
     return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
@@ -214,7 +213,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """Return a leak so slow that only an idle engine shows it."""
+    """Return a leak that only an idle engine shows."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -230,7 +229,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe how full the cache is. `expected`: requests at this usage when healthy."""
+    """Describe the cache's usage. `expected`: requests at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -277,7 +276,6 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    """Judge without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
     said = f"{now:.0%} of the cache is held beyond the usual for this many requests"
     if rise is not None and rise >= CREEP_SECONDS:
@@ -292,7 +290,7 @@ def _by_usual_use(facts: Starvation) -> Cause:
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """Return evidence that the last scrape is almost back at the baseline."""
+    """Return evidence that the engine is almost back at its baseline."""
     done = comparison.throughput_ratio
     if done is None or done < RECOVERING_RATIO or comparison.slow_now:
         return ()

@@ -39,7 +39,7 @@ PASSES_SECONDS = 120.0
 
 
 class EngineJudge:
-    """Keeps one engine's baseline, evidence and verdict."""
+    """Judges one engine."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -49,11 +49,11 @@ class EngineJudge:
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
-        self._connected = False  # a peer may keep pages after their requests ended
+        self._connected = False
         self._queue_grew = False
         self._asked_for = False  # long prompts take the others' pages
-        self._starved_seconds = 0.0  # during this alarm
-        self._urgent = False  # the last starved block deserves a page
+        self._starved_seconds = 0.0
+        self._urgent = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -71,14 +71,13 @@ class EngineJudge:
         self._finished_late = Finished()  # excludes requests from before the starvation
         self._starving = False
         self._starving_since_s = 0.0
-        self._rise_seconds: float | None = None  # at the start of starvation
-        self._unheld_rise_seconds: float | None = None  # when first found
-        self._waiting_first = 0.0  # at the start of starvation
+        self._rise_seconds: float | None = None
+        self._unheld_rise_seconds: float | None = None
+        self._waiting_first = 0.0
         self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
-        """Return the verdict, which changes only at the end of a block."""
         if not look.known:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         comparison = self.baseline.update(
@@ -133,11 +132,10 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of the same process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
-        if "waits" in state:  # absent in older states
+        if "waits" in state:
             self._waits.restore(state["waits"])
         if "harm" in state:
             self.harm.restore(state["harm"])
@@ -276,7 +274,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # an idle GPU retracts nothing
+            sharper = False  # a GPU that idles now disproves nothing
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause

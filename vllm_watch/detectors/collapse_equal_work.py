@@ -1,7 +1,6 @@
 """Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
 
 A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
-That load has no precedent to compare steps with, but the same tokens per second once took far fewer requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +60,8 @@ class OwnWork:
 
     def __init__(self) -> None:
         self.now = self._lately = Work()
-        self.at_s = self._seconds = 0.0  # end of the last block; duration of the means
-        self.behind_s: float | None = None  # since when siblings need far less
+        self.at_s = self._seconds = 0.0
+        self.behind_s: float | None = None
         self._usual: dict[int, tuple[float, Work]] = {}  # rate of work → seconds, means
         self.found: Evidence | None = None
 

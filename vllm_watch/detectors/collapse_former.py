@@ -1,6 +1,6 @@
 """Compares a new process that is slow from its start with its predecessor at equal load.
 
-Its GPU or a flag may differ unseen, so a finding is a ticket, or a page if they cannot explain it, and never a restart.
+Its GPU or a flag may differ unseen, so it is never restarted for this.
 """
 
 from collections.abc import Mapping
@@ -42,12 +42,12 @@ class _Life:
     process: int
     began_s: float
     versions: tuple[str | None, str | None]  # vLLM's: the predecessor's and its own
-    at_s: float = 0.0  # end of the last block
-    compared_s: float = 0.0  # end of the last comparable block
+    at_s: float = 0.0
+    compared_s: float = 0.0
     worked_s: float = 0.0
     slow_s: float = 0.0
     page_s: float = 0.0  # work since the last block below the page's ratio
-    since_s: float | None = None  # start of the slow blocks
+    since_s: float | None = None
     log_ratio: float = 0.0
     normal_blocks: int = 0
 
@@ -67,7 +67,6 @@ class FormerLives:
         self._lives: dict[str, _Life] = {}
 
     def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
-        """`version`: vLLM's."""
         for engine, baseline in baselines.items():
             life, former = self._lives.get(engine), baseline.former
             former.version_now = version or former.version_now

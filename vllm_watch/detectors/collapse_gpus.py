@@ -1,4 +1,4 @@
-"""Finds slow steps caused by the GPU (heat, power, a lowered clock, another process), which no restart cures."""
+"""Finds slow steps caused by the GPU, which no restart cures: heat, power, a lowered clock, another process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -75,7 +75,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """Return the cause of slow steps. `server_start`: start of the API server's process (Unix time)."""
+    """Return the cause of slow steps. `server_start`: Unix time."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -186,7 +186,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both belong to one engine. Two vLLM on one GPU have the same names, so known parents decide."""
+    """Return True if both belong to one engine. Two vLLM have the same names, so known parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

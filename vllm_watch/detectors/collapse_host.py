@@ -1,7 +1,4 @@
-"""Finds slow steps because the engine waits for a host CPU, which no restart cures.
-
-The engine core loops on the host, so a neighbour (a pod, a cron job, a build) or a CPU limit slows GPUs too.
-"""
+"""Finds slow steps because the engine core, a loop on the host, waits for a CPU; no restart cures that."""
 
 from dataclasses import replace
 
@@ -44,7 +41,7 @@ class Outlived:
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
-    """Combine the GPUs' cause with the CPU waits, if known."""
+    """Combine the GPUs' cause with the CPU waits."""
     if waited is None or found.name == THERMAL:
         return found
     told = _told(waited)

@@ -1,4 +1,4 @@
-"""Compares the steps of one server's engines at equal load, for engines that have no healthy past of their own."""
+"""Compares the steps of one server's engines at equal load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +38,10 @@ _SPREAD_MIN = 0.015
 
 @dataclass
 class _Beside:
-    log_ratio: float = 0.0  # smoothed step time ÷ the siblings' at equal load
-    seconds: float = 0.0  # of work behind `log_ratio`
-    at_s: float = 0.0  # end of the last block
-    since_s: float | None = None  # when it was found slow
+    log_ratio: float = 0.0  # smoothed step time ÷ the siblings'
+    seconds: float = 0.0  # of work
+    at_s: float = 0.0
+    since_s: float | None = None
 
 
 class Siblings:
@@ -88,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ fresh, by engine; `waits`: the engine's requests wait."""
+        """`ratios`: step time ÷ fresh; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -114,7 +114,7 @@ class Siblings:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """Return a block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
+    """Return a block's weight in a mean over SMOOTH_SECONDS."""
     return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 

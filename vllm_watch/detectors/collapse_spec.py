@@ -39,7 +39,7 @@ class Acceptance:
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
-        if share is None:  # nothing was drafted
+        if share is None:
             return None
         low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
         if not low:

@@ -1,4 +1,4 @@
-"""Measures how long running requests have explained too few of the pages in use; a restart frees the others."""
+"""Measures how long running requests have explained too few of the pages in use."""
 
 from math import exp
 
@@ -33,7 +33,7 @@ class Unread:
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """`unheld`: share of the cache without requests in flight; `quiet_ratio`: smoothed log ratio of step time."""
+        """`unheld`: share of the cache held by no request; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
@@ -50,7 +50,7 @@ class Unread:
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Return True if steps are too short to read most pages in use, so that no running request holds them."""
+    """Return True if steps are too short to read most pages in use."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

@@ -1,4 +1,4 @@
-"""Decides which slowdowns have consequences beyond a ticket: a detector describes a `Shift`, and `RULES` decide."""
+"""Decides by `RULES` which slowdowns have consequences beyond a ticket."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Rule:
     times: float
     seconds: float  # of work
     harm: bool = True  # needs harmed users (signals/harm.py)
-    curable: bool = False  # needs proof that a fresh process is faster, and no outside cause
+    curable: bool = False  # needs proof that a fresh process is faster
 
     @property
     def log_ratio(self) -> float:
@@ -50,7 +50,7 @@ class Shift:
 
     yardstick: str
     log_ratio: float
-    seconds: float  # of work since the last block below the page's ratio
+    seconds: float  # of work
     harmed: bool
     curable: bool = False
 
@@ -74,7 +74,7 @@ def fulfilled(shift: Shift) -> Sequence[str]:
 
 
 def explained(shift: Shift, reached: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return the rule that applies, and the next one with its unmet condition."""
+    """Return the rule that applies, and the next with its unmet condition."""
     said = reached[-1] if reached else "ticket"
     text = (
         f"{severity_word(said)}: {exp(shift.log_ratio):.1f} times as long beside {shift.yardstick}"

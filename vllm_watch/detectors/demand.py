@@ -1,7 +1,4 @@
-"""Follows the demand on a server, to find if it was in use, idle or drained on purpose when it went.
-
-A crash hits a server at work. A drained server admits nothing for longer than chance explains, or aborts new requests.
-"""
+"""Follows the demand on a server, to find if it was in use, idle or drained on purpose when it went."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -61,11 +58,11 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, without the watcher's canaries."""
+    """Follows the demand on one server, without canaries."""
 
-    in_flight: float = 0.0  # running and waiting, at the last answer
+    in_flight: float = 0.0  # running and waiting
     waiting: float = 0.0
-    idle_s: float = 0.0  # since the last demand; 0 if unknown
+    idle_s: float = 0.0  # 0 if unknown
     silence_s: float = 0.0  # since the last admission
     known: bool = False  # it was polled shortly before it went
     aborting: bool = False
@@ -73,11 +70,11 @@ class Demand:
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_usual: float = 0.0  # at the last admissions
+    _running_usual: float = 0.0
     _running: float = 0.0
-    _served: bool = False  # it generated tokens since the previous poll
+    _served: bool = False
     _at_s: float | None = None
-    _t: float | None = None  # Unix time of the last poll
+    _t: float | None = None  # Unix time
     _usual_s: float = 0.0  # between polls
     _lately: float = 0.0  # in flight, averaged
     _step_s: float = 0.0  # between the last two answers
@@ -117,7 +114,6 @@ class Demand:
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:
@@ -160,7 +156,7 @@ class Demand:
             return None
         passed_s = view.at_s - before
         limit_s = self._gap_s
-        usual_s = min(passed_s, limit_s)  # a pause is not a usual interval
+        usual_s = min(passed_s, limit_s)
         self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         # A suspended host's monotonic clock stops; Unix time does not.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
@@ -215,7 +211,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Average number of requests in flight, if they arrived until the server went; else 0. One poll meets few of them by chance."""
+        """Average number of requests in flight, if they arrived until the server went; else 0."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -21,8 +21,8 @@ EARLIER_SECONDS_MAX = 86_400.0
 class Earlier:
     """The last observation at this address."""
 
-    answered_s: float | None = None  # on the target's timeline
-    life_start: float | None = None  # Unix start time of that process
+    answered_s: float | None = None
+    life_start: float | None = None  # Unix time
     refuses: bool = False  # it refused while no server was up
 
     @classmethod
@@ -35,20 +35,18 @@ class Earlier:
         )  # fmt: skip
 
     def answers(self, at_s: float, reading: Reading | None, *, refused: bool) -> None:
-        """`refused`: the server refused until now."""
         self.answered_s = at_s
         self.refuses = self.refuses or refused
         if reading is not None and reading.server.process_start_time is not None:
             self.life_start = reading.server.process_start_time
 
     def is_up(self, process: ProcessState | None) -> str | None:
-        """Return why this silent server is not starting, or None."""
         if lives_on(process, self.life_start):
             return "the process that answered then still lives"
         return "a server that starts has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        """Return the allowed silence since `since_s`, None if unknown: `usual_s` if it is `up`, else the time of a start behind a proxy."""
+        """Return the allowed silence since `since_s`, or None. Without `up` a start behind a proxy is allowed for."""
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
             return None
         return usual_s if up else START_SECONDS

@@ -1,8 +1,4 @@
-"""Counts failed health checks, and checks if tokens still flow meanwhile.
-
-A dead engine core generates nothing. If tokens flow, something else is broken (the check, a proxy, a plugin), and a
-restart would cut users off.
-"""
+"""Counts failed health checks, and checks if tokens still flow, which a dead engine core does not generate."""
 
 from dataclasses import dataclass
 
@@ -14,15 +10,15 @@ _SERVER_ERROR = 500
 
 @dataclass(slots=True)
 class Health:
-    """One series of failed health checks."""
+    """A series of failed health checks."""
 
     failed_s: float | None = None
     failed_looks: int = 0
-    moving_looks: int = 0  # polls with new tokens
+    moving_looks: int = 0
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
     told_dead: bool = False
-    in_hand: float = 0.0  # requests running or waiting
+    in_hand: float = 0.0
     _tokens: float | None = None
 
     def look(self, view: View) -> None:

@@ -1,7 +1,4 @@
-"""Keeps the state of `engine_down` across restarts of the watcher.
-
-A server that refuses after one went unobserved, perhaps on purpose, so it pages only if it is away longer than a start.
-"""
+"""Keeps the state of `engine_down` across restarts of the watcher."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -38,7 +35,7 @@ _FLAGS = ("busy", "crashed", "looping")
 
 
 def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables `of` as plain values."""
+    """Return plain values."""
     run = of["_run"]
     return {
         "version": STATE_VERSION,
@@ -78,7 +75,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return the variables that stay true for a day and for a server's group. Raises one of stored.DAMAGE."""
+    """Return the variables that hold for a day, and for a group. Raises one of stored.DAMAGE."""
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)
@@ -96,7 +93,7 @@ def _run(told: Any) -> Run | None:
         began_s=stored.number(told["began_s"]),
         said=stored.text(told["said"]),
         looks=stored.count(told["looks"]),
-        mute=stored.count(told.get("mute", 0)),  # this, mute_s and held: absent in older states
+        mute=stored.count(told.get("mute", 0)),
         mute_s=stored.number(told.get("mute_s", told["began_s"])),
         held=stored.count(told.get("held", 0)),
         refused=stored.count(told["refused"]),

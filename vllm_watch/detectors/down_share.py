@@ -1,7 +1,7 @@
 """Finds one hanging API server process among several, from the share of calls that get an answer.
 
-The kernel gives each new connection to one process. A busy event loop or a lossy network makes calls late more often
-than it loses them. A sequential test of two shares (Wald, 1945; Page, 1954) sums up the calls.
+The kernel gives each new connection to one process. A sequential test of two shares (Wald, 1945; Page, 1954) sums up the
+calls.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -39,14 +39,14 @@ _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 class Share:
     """Counts the calls to one server."""
 
-    level: float = 0.0  # log odds, between 0 and ADVISE
+    level: float = 0.0  # log odds
     is_open: bool = False
     is_advised: bool = False
     began_s: float = 0.0
     calls: int = 0
     unanswered: int = 0
-    _at_s: float | None = None  # time of the previous poll
-    _close: bool = False  # whether it was at most CLOSE_SECONDS ago
+    _at_s: float | None = None
+    _close: bool = False
     _mute: list[bool] = field(
         default_factory=lambda: [False, False]
     )  # whether /metrics, /health were unanswered
@@ -101,7 +101,6 @@ class Share:
         self.unanswered += silent
 
     def judge(self, found: Verdict, at_s: float) -> Verdict:
-        """Return `found`, the verdict on the current silence, or a graver one."""
         severe = found.state == FIRING and (found.cause != "api_hang" or found.severity == "page")
         if severe or not self.is_open:
             return found

@@ -23,7 +23,7 @@ def unknown(summary: str) -> Verdict:
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """Judge a server that has always refused: it is starting, and later a ticket."""
+    """Judge a server that has always refused."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """Return that it serves as it did before each crash: neither down nor recovered."""
+    """Return that it serves as before each crash."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """Return that it was called dead but generates tokens."""
+    """Return that tokens moved after it was called dead."""
     return Verdict(
         state=FIRING,
         kind=KIND,

@@ -42,17 +42,16 @@ class Run:
     looks: int = 0
     mute: int = 0  # last in a row without a response
     refused: int = 0
-    mute_s: float = 0.0  # the first of `mute`
+    mute_s: float = 0.0
     silent: int = 0  # with an accepted connection
-    held: int = 0  # kept open, not closed at once
+    held: int = 0  # kept open
     said: str = ""
     told_to_end: bool = False  # its process outlived its port
-    unused: bool = False  # it went (almost) unused, or drained
+    unused: bool = False
     reached_again: bool = False  # it began without a route
 
     def hear(self, call: Call, at_s: float) -> bool:
-        """Return True if there was no response at all."""
-        if self._is_reached_again(call):  # the start of its refusals is unknown
+        if self._is_reached_again(call):
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = call.error or call.outcome
@@ -77,7 +76,7 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """Return True if connections stay open; a proxy without a server closes them at once."""
+        """Return True if connections stay open; a proxy without a server closes them."""
         return self.held > 0 and self.held == self.silent
 
 
@@ -127,7 +126,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a slow start. `began_s`: the first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: first unanswered poll."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -157,7 +156,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """Return evidence of an engine core that outlived its server; its memory makes every start fail."""
+    """Return evidence of an engine core whose memory makes every start fail."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -189,7 +188,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return a call's result and how long it has lasted."""
+    """Return a call's result and its duration."""
     what, colon, why = said.partition(": ")
     text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
     return seconds(name, value, 0.0, text)

@@ -1,8 +1,7 @@
 """Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
 
-The kind of silence decides. vLLM's API server exits when its engine core dies, so a crashed server refuses connections;
-so does a starting one, for up to 20 minutes. A stopped server, or one with a blocked event loop, accepts connections
-but does not respond, and neither does, for some seconds, one with thousands of waiting requests.
+vLLM's API server exits when its engine core dies, so a crashed server refuses connections; so does a starting one, for up
+to 20 minutes. A stopped or blocked server accepts them without a response, and so does a very busy one for some seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
 Runbook: docs/detectors/engine_down.md.
@@ -43,13 +42,13 @@ IN_FLIGHT_MIN = 2.0
 
 
 class Detector:
-    """Follows whether one server answers."""
+    """Judges whether one server answers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
-        self._answered_s: float | None = None  # None: never
+        self._answered_s: float | None = None
         self._engines_s = float("-inf")  # last /metrics with an engine
         self._earlier = Earlier()
         self._up_since_s: float | None = None
@@ -63,7 +62,7 @@ class Detector:
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
         self._away_s = 0.0  # longest absence that began unused and ended by itself
-        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # those that ended by themselves
+        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         return down_memory.export_state(vars(self))
@@ -187,14 +186,12 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """Return how long a start may take. A server not observed for long counts as unknown."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
         return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
-        """Judge a planned stop: a ticket once it lasts longer than a start."""
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -319,7 +316,6 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """Judge a server that never answered in this run, from knowledge of an earlier run."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

@@ -67,7 +67,7 @@ class Settings(BaseModel):
 
 
 class Detector:
-    """Follows how the requests of every engine end, and failures of the API server itself."""
+    """Follows how requests end, in every engine and in the API server."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -115,7 +115,6 @@ class Detector:
         lasted_s = 0.0 if found is None else view.at_s - found.since_s
         if found is not None and lasted_s >= self._settings.most_seconds:
             return _unusable(f"Engine {name}", sample, found, lasted_s)
-        # Something fails: not clear, but not (yet) reported.
         state = CLEAR if quiet and found is None else UNKNOWN
         return Verdict(state=state, kind=KIND, engine=name)
 
@@ -159,7 +158,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """Return the cause. An Xid does not count: it may be of another engine's GPU, and `gpu_fault` reports it."""
+        """Return the cause. An Xid does not count, because it may be of another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

@@ -1,4 +1,4 @@
-"""Detects an engine that has work but completes no step, or waits forever, while `/metrics` and `/health` answer 200.
+"""Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
 Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
 its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
@@ -82,16 +82,16 @@ _WHAT = {
 
 
 class Detector:
-    """Follows the progress of each engine of one target."""
+    """Judges every engine of one target."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}  # engine → its process on this host, last seen
+        self._cores: dict[str, str] = {}  # engine → its process on this host
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}  # engine → start of its operation
-        # model → habits learnt in an earlier run or from another server
+        # model → habits of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
         """Engines that need a one-token request → whether a hang is suspected."""
@@ -156,7 +156,6 @@ class Detector:
         return {"version": STATE_VERSION, "engines": engines}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """If a counter has not moved while the watcher was away, the engine made no step."""
         stored.version(state, STATE_VERSION)
         engines = {
             stored.text(name): stall_witnesses.restore(each)
@@ -215,7 +214,6 @@ class Detector:
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
     def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        """Return False if only gauges, which a step would update, show running requests."""
         progress = view.progress[sample.engine]
         if progress.met or not sample.requests_running or engine.canary_failures:
             return True
@@ -235,7 +233,7 @@ class Detector:
         if not progress.work:
             return None
         queued_s = view.at_s - progress.queued_s
-        if queued_s >= self._settings.notice_waiting_seconds:  # none runs
+        if queued_s >= self._settings.notice_waiting_seconds:
             if waits_for_kv(sample, paired=bool(view.around.peers)):
                 return PEER_WAIT, queued_s
             usage = sample.kv_cache_usage
@@ -278,7 +276,6 @@ class Detector:
         return notice_s
 
     def _unseen(self, view: View, engine: Engine, progress: Progress) -> tuple[str, float] | None:
-        """Return a hang that shows only in piled-up connections."""
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):

@@ -1,4 +1,4 @@
-"""Counts how requests ended recently: served, failed, or with unclear fault."""
+"""Counts how requests ended recently."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SERVER_ERROR = "5xx"
 
 
 class Ends(NamedTuple):
-    """Counters of ended requests of an engine, or of a server of several, or their growth."""
+    """Counters of ended requests, or their growth."""
 
     api: float = 0.0  # 5xx responses, less intended 503
     explained: float = 0.0  # also counted as errors by engines
@@ -35,7 +35,7 @@ class Ends(NamedTuple):
     length: float = 0.0
     aborted: float = 0.0
     repeated: float = 0.0  # stopped by a check that the client asked for
-    tokens: float = 0.0  # generated, also of unfinished requests
+    tokens: float = 0.0  # also of unfinished requests
     prompts: float = 0.0  # histograms of finished requests from here
     prompt_tokens: float = 0.0
     answers: float = 0.0
@@ -60,7 +60,7 @@ class Ends(NamedTuple):
 
 
 def growth(then: Ends, now: Ends) -> Ends:
-    """Return the growth of each counter."""
+    """Return each counter's growth."""
     return Ends(*map(sub, now, then))
 
 
@@ -84,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Return the API server's counters, for failures before an engine saw the request."""
+    """Return the API server's counters."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -117,16 +117,16 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: dict[str, float] = {}
-        self._since_s: float | None = None  # the first poll with a failure
-        self._until_s = 0.0  # the last poll with a failure
+        self._since_s: float | None = None
+        self._until_s = 0.0
         self._last_end_s = 0.0
-        self.newest = self.window = Ends()  # since the poll before, and within the window
-        self.kv_failed: dict[str, float] = {}  # transfers that failed since the first failure
+        self.newest = self.window = Ends()
+        self.kv_failed: dict[str, float] = {}  # transfers, since the first failure
 
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Follow the counters; start over if they were reset or the engine is asleep. `sample`: None for a server of several engines."""
+        """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
         # `api` may fall, and the last three are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
@@ -211,7 +211,7 @@ class Failures:
 def _short_and_cut(
     grown: Ends, before: EngineSample | None, now: EngineSample | None
 ) -> tuple[float, float]:
-    """Return lower bounds of the short and of the cut answers."""
+    """Return lower bounds."""
     if before is None or now is None or not grown.done or not now.generation_tokens:
         return 0.0, 0.0  # a pooling model
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)

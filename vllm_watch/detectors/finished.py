@@ -1,4 +1,4 @@
-"""Keeps lengths and preemptions of recent requests, which show if the requests have changed instead of the engine."""
+"""Keeps lengths and preemptions of recent requests."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ LONG_PROMPT = 5.0
 
 
 class Finished:
-    """Counts recently finished requests, with decay."""
+    """Counts recently finished requests."""
 
     def __init__(self) -> None:
         self._requests = self._tokens = self._preempted = 0.0
@@ -63,7 +63,7 @@ def late_seconds(life_seconds: float) -> float:
 
 
 class LongPrompts:
-    """Counts recent prompts that are far longer than fresh requests, with decay."""
+    """Counts recent prompts that are far longer than fresh requests."""
 
     def __init__(self) -> None:
         self.tokens = 0.0
@@ -76,7 +76,6 @@ class LongPrompts:
         self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        """`request_tokens`: usual length of a fresh request."""
         keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
         if not block.prompts or block.prompted is None or request_tokens is None:

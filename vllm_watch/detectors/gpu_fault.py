@@ -1,7 +1,5 @@
 """Detects a broken GPU: lost from the bus, an Xid error, memory errors.
 
-`signals.xid` holds each code's remedy, urgency, and whether a restart cures it.
-
 Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
 """
 
@@ -40,7 +38,7 @@ _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "l
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    rank: str  # one of _RANKS, the worst last
+    rank: str
     cause: str
     severity: str
     gpu: GpuSample
@@ -53,8 +51,8 @@ class _Finding:
 class _Seen:
     xids: dict[int, float]  # code → last listed
     ecc: int | None = None
-    ecc_grown: tuple[float, int] | None = None  # time and size of the last growth
-    engine: bool | None = None  # whether vLLM runs on it
+    ecc_grown: tuple[float, int] | None = None
+    engine: bool | None = None  # vLLM runs on it
 
 
 class HostDetector:
@@ -130,7 +128,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived the fault. One that also uses other GPUs may be down for another reason.
+        # A server that answers has survived the fault. One on several GPUs may be down for another reason.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""

@@ -1,4 +1,4 @@
-"""Collects GPU trouble (a lost GPU, a driver error code) as evidence; `gpu_fault` judges it."""
+"""Collects GPU trouble as evidence; `gpu_fault` judges it."""
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.gpu import GpuSample
@@ -13,8 +13,8 @@ class GpuTrouble:
         self._roster = GpuRoster()
         self._gpus: tuple[GpuSample, ...] | None = None
         self._others: frozenset[str] = frozenset()
-        self.lost: tuple[str, ...] = ()  # UUIDs that vanished or report themselves lost
-        self.xids: tuple[int, ...] = ()  # codes that the driver reports now
+        self.lost: tuple[str, ...] = ()  # UUIDs
+        self.xids: tuple[int, ...] = ()
 
     def look(self, view: View) -> None:
         gpus, others = view.observation.gpus, view.around.others_gpus
@@ -30,7 +30,6 @@ class GpuTrouble:
 
     @property
     def needs_hands(self) -> bool:
-        """Return True if a GPU is lost or must be reset, which a restart does not cure."""
         return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property

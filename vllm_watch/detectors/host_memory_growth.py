@@ -1,7 +1,6 @@
 """Detects a memory leak of the API server, which ends with the kernel killing it.
 
-Caches and pools level off but a leak keeps its pace, so the growth of three thirds of half an hour is compared. Growth
-that connections explain does not count, even after they close: the allocator keeps their memory.
+Caches and pools level off but a leak keeps its pace, so the growth of three thirds of half an hour is compared.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
 Runbook: docs/detectors/host_memory_growth.md.
@@ -93,7 +92,7 @@ YOUNG_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
-    number: int  # on the timeline
+    number: int
     bytes: float  # minimum
     fds: float  # maximum
 
@@ -104,14 +103,14 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
-        self._least: _Minute | None = None  # of the current minute
-        self._started: float | None = None  # of the process
+        self._least: _Minute | None = None
+        self._started: float | None = None
         self._first: _Minute | None = None  # first seen of this process
-        self._fds_most = 0.0  # since then
-        self._media: bool | None = None  # it served images, audio or video; None: unknown
+        self._fds_most = 0.0
+        self._media: bool | None = None
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
-        self._slope = 0.0  # bytes per second, when it last fired
-        self._advised = False  # of a restart, until the finding ends
+        self._slope = 0.0  # bytes per second
+        self._advised = False
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -155,7 +154,7 @@ class Detector:
         first = None if state["first"] is None else _minute(state["first"])
         fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
         if started is None:
-            return  # the process cannot be identified
+            return
         self._started, self._slope, self._advised = started, slope, advised
         self._first, self._fds_most = first, fds_most
         self._minutes.extend(minutes)
@@ -301,7 +300,7 @@ def _serves_media(reading: Reading) -> bool | None:
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Return the growth of each third that no new peak of connections explains, from medians at its edges."""
+    """Return the growth of each third that no new peak of connections explains."""
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))

@@ -1,6 +1,6 @@
-"""Matches the inputs that detectors declare in `NEEDS` (names of `signals.inputs`) with those of a target.
+"""Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-A detector that lacks a `must` is blind; one that lacks a `sharpens` sees partly, and the loss is reported.
+A detector that lacks a `must` is blind; one that lacks a `sharpens` sees partly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Detects a lasting queue: more work than the engine can do, or requests held up otherwise.
+"""Detects a lasting queue.
 
 Source: vLLM's advice on `num_requests_waiting`. Runbook: docs/detectors/overload.md.
 """
@@ -148,7 +148,6 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """Return the number of requests deferred for too long, or None."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -266,7 +265,7 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine, and one for the API server."""
+    """Judges each engine, and the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))

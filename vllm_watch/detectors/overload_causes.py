@@ -1,7 +1,4 @@
-"""Names the cause of a lasting queue.
-
-vLLM admits a request when a slot, pages and step tokens are free. If all are, a replica does not help.
-"""
+"""Names the cause of a lasting queue: vLLM admits a request when a slot, pages and step tokens are free."""
 
 from dataclasses import dataclass
 
@@ -20,7 +17,7 @@ SMALL_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Facts about an engine with a lasting queue; None is unknown."""
+    """Facts about a lasting queue; None is unknown."""
 
     waiting: float
     running: float
@@ -29,7 +26,7 @@ class Queue:
     step_tokens: float | None
     step_tokens_peak: float
     deferred: float | None  # requests that do not wait for capacity
-    awaiting: float = 0.0  # requests that wait for KV from elsewhere
+    awaiting: float = 0.0  # requests that wait for remote KV
     awaited: float = 0.0  # upper bound of their share of the cache
     cache_ratio: float | None = None  # cache size ÷ the previous process's
     length_ratio: float | None = None  # finished requests ÷ usual ones

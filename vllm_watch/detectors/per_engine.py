@@ -1,4 +1,4 @@
-"""Base of detectors that judge each engine of a server alone."""
+"""Judges each engine of a server alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -18,10 +18,10 @@ class EngineLook:
     """One poll of one engine."""
 
     at_s: float
-    known: bool  # False: the time since the last reading is unknown
+    known: bool
     sample: EngineSample
     gpus: Sequence[GpuSample] | None
-    engines: int  # number of the server's engines
+    engines: int  # of the server
     paused: bool | None = None  # by /pause
     cpu: EngineCpu | None = None
 
@@ -50,7 +50,7 @@ minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
-    """Keeps one judge per engine; `update` fulfils `detectors.base.Detector`."""
+    """Keeps one judge per engine."""
 
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
         self._kind = kind
@@ -62,7 +62,6 @@ class PerEngine(Generic[J]):
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Return the judges' state, or the restored one until the server answers."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),

@@ -1,7 +1,6 @@
-"""Warns of GPU memory held without use, on which the next start of an engine fails, and names the holder.
+"""Warns of GPU memory held without use, on which the next start of an engine fails.
 
-`signals.holders` judges staleness. Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook:
-docs/detectors/stale_vram.md.
+Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
 """
 
 from dataclasses import replace
@@ -67,7 +66,7 @@ class HostDetector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes held awake
-        self._asleep_since_s: dict[str, float] = {}  # by UUID
+        self._asleep_since_s: dict[str, float] = {}
 
     def update(self, view: HostView) -> Verdict:
         if not view.gpus:

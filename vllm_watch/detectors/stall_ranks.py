@@ -1,7 +1,7 @@
 """Finds which of several ranks that step together holds the others up.
 
-Every step is a collective in data and expert parallelism, so most stalled ranks are victims and the stopped one may seem
-idle. The state of its process decides: stopped (T) by a signal or a debugger.
+Every step is a collective, so most stalled ranks are victims. The stopped one may seem idle, but its process state (T)
+shows it.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,12 @@ _VICTIMS = ("hang", "admission_deadlock")
 
 
 class Ranks:
-    """Follows one target, which may have several engines."""
+    """Follows one target."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}  # engine → when first seen stopped
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Blame the stopped rank, mark the ranks that wait, and withdraw restarts of single ranks."""
         stopped = self._stopped(view)
         culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
         found = []
@@ -86,7 +85,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Widen the restart of one rank to all of them, because the others would wait for it forever."""
+    """Widen a restart to all ranks, because the others would wait forever for one."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

@@ -1,4 +1,4 @@
-"""Keeps the state of a followed engine, and finds evidence of a stall in it."""
+"""Finds evidence of a stall in the state of a followed engine."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -42,7 +42,7 @@ class Habits:
     """Seconds of pauses with work that ended by themselves."""
 
     usual: deque[float] = field(default_factory=_last)  # without stalls
-    survived: deque[float] = field(default_factory=_last)  # all of them
+    survived: deque[float] = field(default_factory=_last)
 
     def add(self, other: "Habits") -> None:
         self.usual.extend(other.usual)
@@ -55,21 +55,21 @@ class Engine:
 
     restarts: int
     habits: Habits = field(default_factory=Habits)
-    told_s: float | None = None  # when this silence was found a stall
+    told_s: float | None = None  # when this silence was called a stall
     fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
-    fds_idle: float = 0.0  # growth in merely idle times
+    fds_idle: float = 0.0
     unseen_s: float | None = None  # when connections began to pile up
     asked_s: float | None = (
         None  # start of the time with more connections than when the steps stopped
     )
     unserved: float = 0.0  # long waits that ended without service
-    unserved_idle: float = 0.0  # maximum in an idle time that a step ended
-    finish_rate: float = 0.0  # finished requests per second, at last service
-    canary_failures: int = 0  # in a row, without a step between
+    unserved_idle: float = 0.0
+    finish_rate: float = 0.0  # requests per second
+    canary_failures: int = 0
     canary_s: float = 0.0  # when the first was sent
-    canary_waited_s: float = 0.0  # for the last
+    canary_waited_s: float = 0.0
     model: str = ""
 
     @property
@@ -78,7 +78,7 @@ class Engine:
 
 
 def export_state(engine: Engine) -> dict[str, Any]:
-    """Return the state as plain values."""
+    """Return plain values."""
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
@@ -94,14 +94,14 @@ def restore(state: stored.Stored) -> Engine:
 
 
 def begin(engine: Engine, view: View) -> None:
-    """Start over, because something moved."""
+    """Start over."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """Drop earlier signs, because a request was served."""
+    """Drop signs of a stall."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
@@ -146,7 +146,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow connections opened since the steps stopped. vLLM closes idle ones after 5 s: one open for `long_s` waits for an answer."""
+    """Follow connections. vLLM closes idle ones after 5 s, so one open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return

@@ -1,7 +1,6 @@
 """Detects an engine that does far less than when fresh, at equal load.
 
-Step time at this load, and work at this KV cache usage, do not change with a load drop, a burst, longer prompts or
-saturation. Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Runbook:
+Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Runbook:
 docs/detectors/throughput_collapse.md.
 """
 
@@ -39,7 +38,7 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         verdicts = self._acceptance.told(view, super().update(view))
         if not view.signals.up:
-            return verdicts  # nothing comparable was seen
+            return verdicts
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines, view.signals.version)
@@ -53,6 +52,6 @@ class Detector(PerEngine[EngineJudge]):
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
-        """Return current work ÷ fresh work at equal load; None if unknown."""
+        """Return current work ÷ fresh work at equal load."""
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None

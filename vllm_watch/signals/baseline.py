@@ -1,7 +1,4 @@
-"""Compares an engine with its fresh state, block by block, with one CUSUM for slow steps and one for starvation.
-
-Nothing is learnt while in doubt, so that a collapse does not become the norm.
-"""
+"""Compares an engine with its fresh state, block by block; nothing is learnt while in doubt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -81,23 +78,22 @@ class Comparison:
     """One block compared with the fresh engine; None is unknown."""
 
     block: Block
-    known: bool  # enough was learnt to judge
+    known: bool
     slow_log_ratio: float | None  # step time ÷ expected: 0 is normal, 0.7 twice
     expected_step_seconds: float | None
     deviation: float | None  # of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
-    familiar: bool  # the engine has met this load
+    familiar: bool
     sure: bool  # slow, but not for lack of pages
-    slow: bool  # the alarm holds
-    slow_now: bool  # this block supports it
+    slow: bool
+    slow_now: bool
     starved: bool
     starved_now: bool
     starved_seen: bool  # this block shows if requests starve
 
     @property
     def unseen(self) -> bool:
-        """Return True if an alarm holds that this block cannot check."""
         if self.starved:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
@@ -114,8 +110,7 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, because the name has another process, model or configuration."""
-        self._lacks: frozenset[str] = frozenset()  # inputs of LOAD missing in the last block
+        self._lacks: frozenset[str] = frozenset()  # missing inputs
         self._models = {self._lacks: StepModel()}
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
@@ -131,7 +126,6 @@ class Baseline:
     def update(
         self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
     ) -> Comparison | None:
-        """Add a poll; return the comparison of a completed block."""
         if not tells_load(sample):
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
@@ -151,7 +145,6 @@ class Baseline:
         return self._models.get(block.apart)
 
     def former_log_ratio(self, block: Block) -> float | None:
-        """Return the log of step time ÷ the previous process's, or None."""
         model = self.former.models.get(block.apart)
         if model is None or not block.step_seconds or block.tokens_per_step is None:
             return None
@@ -171,7 +164,6 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore this process's state. Raises one of stored.DAMAGE, and then changes nothing."""
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
             known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
@@ -238,10 +230,7 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and if the load is familiar.
-
-        At a new load the fit is a guess, so only the limit of known loads counts, unless slowness or doubt came before.
-        """
+        """Return log ratio, expected step time, tolerance, and if the load is familiar. The fit is a guess at a new load."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -272,7 +261,6 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Return now ÷ fresh at equal load: the worse of step time and, with a queue, throughput."""
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
         if (
@@ -300,7 +288,7 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests may wait and so few never used as many pages. Perhaps nothing reads those, so steps teach nothing."""
+        """Return True if requests may wait and so few never used as many pages."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:
@@ -308,7 +296,6 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
-        """Allow more drift at new loads, to learn them."""
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
         return DRIFT + SLOW_DEVIATIONS * unknown
 

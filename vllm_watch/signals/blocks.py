@@ -1,4 +1,4 @@
-"""Joins polls into blocks, the shortest time with reliable means, so that speed is judged alike at all intervals."""
+"""Joins polls into blocks, the shortest time with reliable means."""
 
 from operator import attrgetter
 
@@ -40,33 +40,33 @@ class Block:
     at_s: float
     seconds: float
     steps: float | None
-    step_seconds: float | None  # mean, without known idle time
-    tokens_per_step: float | None  # computed, without cached prompt tokens
+    step_seconds: float | None  # without known idle time
+    tokens_per_step: float | None  # without cached prompt tokens
     kv_usage: float | None
     running: float
     waiting: float
     waiting_min: float
     running_min: float
     generated: float  # tokens per second
-    prompted: float | None  # computed (not cached) tokens per second
+    prompted: float | None  # computed tokens per second
     finished: float | None
-    finished_tokens: float | None  # prompt and output
+    finished_tokens: float | None
     preempted: float | None
-    prompts: float | None = None  # requests whose first token came
-    first_token_seconds: float | None = None  # sum of their times to first token
+    prompts: float | None = None  # first tokens
+    first_token_seconds: float | None = None  # sum
     kv_usage_end: float | None = None
-    tokens_in_flight: float | None = None  # at its end, from an unknown zero
-    deferred: float | None = None  # at its end
-    awaiting_kv: float = 0.0  # at its end: requests that hold pages for remote KV
-    long_prompts: bool = False  # a prompt's chunks are counted in another block
+    tokens_in_flight: float | None = None  # from an unknown zero
+    deferred: float | None = None
+    awaiting_kv: float = 0.0  # requests that hold pages for remote KV
+    long_prompts: bool = False  # chunks are counted in another block
     drafting: bool = False
     media: bool = False
-    adapters: int = 0  # maximum
+    adapters: int = 0
     lacks: frozenset[str] = _NOTHING
 
     @property
     def apart(self) -> frozenset[str]:
-        """Return what a block has in common with the blocks that its steps are compared with."""
+        """Return what a block shares with those that its steps are compared with."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -89,7 +89,7 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll; return a completed block. `anew`: earlier polls are not comparable; `engines`: number of the server's."""
+        """Add a poll; return a completed block. `anew`: earlier polls are not comparable."""
         if not tells_load(sample):
             self._first = None
             return None
@@ -229,7 +229,7 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Return the inter-token latency. A pooling engine has none and is idle between steps: use its prefill time."""
+    """Use the prefill time of a pooling engine, which has no inter-token latency."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
@@ -247,7 +247,6 @@ def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
 def _steps(
     a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
 ) -> float | None:
-    """If steps are not counted, each step of a busy engine gives each request a token."""
     counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
     if counted is not None:
         return counted
@@ -257,7 +256,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed ÷ steps, which idle time inflates, and inter-token latency, which preemptions inflate."""
+    """Return the lesser of elapsed ÷ steps, which idle time inflates, and latency, which preemptions inflate."""
     if not steps:
         return None
     elapsed = seconds / steps

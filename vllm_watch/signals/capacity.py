@@ -24,7 +24,7 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
 def longest_request_tokens(
     config: Mapping[str, str] | None, max_model_len: float | None
 ) -> float | None:
-    """Return the longest accepted request in tokens, or None. From 0.24.0 vLLM reports how many of them the cache holds."""
+    """Return the longest accepted request in tokens, or None; vLLM reports it from 0.24.0 on."""
     told = config or {}
     size, held = (
         _number(told.get("kv_cache_size_tokens")),

@@ -1,7 +1,6 @@
-"""Measures how long an engine waits for a CPU, and the share of a slowdown that this explains.
+"""Measures how long an engine waits for a CPU, and the share of a slowdown that this explains (a lower bound).
 
-Waiting for the share s of the time makes a step 1 / (1 - s) times as long. Only the longest-waiting thread counts, not
-those that wait for it, so the result is a lower bound.
+Waiting for the share s of the time makes a step 1 / (1 - s) times as long.
 """
 
 from collections import deque
@@ -69,7 +68,6 @@ class Waits:
         return min(1.0, waited / (last.at_s - first.at_s))
 
     def between(self, begin_s: float, end_s: float) -> tuple[EngineCpu, EngineCpu] | None:
-        """Return the counts at two polls; None if missing or reset."""
         begin, end = self._at(begin_s), self._at(end_s)
         return None if begin is None or end is None else (begin, end)
 
@@ -82,10 +80,10 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # share of the slowdown (its logarithm)
+    explained_ratio: float  # of the slowdown's logarithm
     share: float  # of the steps' time
-    usual_share: float  # when healthy
-    throttled_share: float | None  # of the periods of its CPU limit, if known
+    usual_share: float
+    throttled_share: float | None  # of its CPU limit's periods
     who: str  # process with the longest wait
 
 

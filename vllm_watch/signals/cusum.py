@@ -1,7 +1,7 @@
 """Sums up evidence in a one-sided CUSUM over blocks of uneven length.
 
-A score is the distance beyond tolerance in normal deviations; a sum of 1 is an alarm. A block counts for at most its share
-of time, so that one odd block never alarms, and 1 s and 30 s intervals find a fault equally.
+Scores are deviations beyond tolerance; a sum of 1 is an alarm. A block counts for at most its share of time, so that one
+odd block never alarms.
 Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded scores make it robust (Huber).
 """
 
@@ -27,7 +27,7 @@ class Cusum:
     """A level from 0 to CEILING; an alarm begins at 1 and holds until `clear_at`."""
 
     def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        """`alarm_seconds`: least time to an alarm, or to clear before one; `drain_seconds`: least time to clear an alarm."""
+        """`alarm_seconds`: least time to an alarm; `drain_seconds`: least time to clear it."""
         self._alarm_seconds = alarm_seconds
         self._drain_seconds = drain_seconds
         self._clear_at = clear_at
@@ -35,7 +35,6 @@ class Cusum:
         self.alarm = False
 
     def add(self, score: float, seconds: float) -> bool:
-        """Add a score; return True if the alarm holds."""
         up = min(seconds / self._alarm_seconds, BLOCK_SHARE_MAX)
         down = up
         if self.alarm:

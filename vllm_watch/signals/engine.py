@@ -72,7 +72,6 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
-        """`engines`: number of the server's engines."""
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -107,7 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if a replica behind the same address answered: its counters are older than the last poll of the other."""
+        """Return True if a replica behind the same address answered, whose counters are older than the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -186,7 +185,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return growth of `part` ÷ `whole`; else V0's gauge, which is -1 if disabled."""
+        """Return growth of `part` ÷ `whole`, else V0's gauge (-1: disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

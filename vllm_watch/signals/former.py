@@ -1,4 +1,4 @@
-"""Keeps the step times of the previous process under the same name."""
+"""Keeps the step times of the previous process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ Models = Mapping[frozenset[str], StepModel]
 
 
 class Former:
-    """Keeps the last process's models while its successors are configured alike."""
+    """Keeps a process's models while its successors are configured alike."""
 
     def __init__(self) -> None:
         self.models: Models = {}
-        self.version: str | None = None  # vLLM's
+        self.version: str | None = None
         self.version_now: str | None = None
-        self.ended = 0  # number of processes that ended
-        self.surpassed = False  # the current process is far slower, so it must not replace them
+        self.ended = 0
+        self.surpassed = False  # the current process is far slower
 
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
         self.ended += 1

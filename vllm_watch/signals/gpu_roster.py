@@ -14,7 +14,6 @@ class GpuRoster:
         self.lost: tuple[GpuSample, ...] = ()  # gone, or reported lost
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """Compare a poll; None (not polled, or no answer) changes nothing."""
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}

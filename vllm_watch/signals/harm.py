@@ -1,4 +1,4 @@
-"""Compares the users' experience with the worst healthy minutes of this process."""
+"""Compares the users' experience with the worst healthy minutes."""
 
 from math import exp
 from typing import Any
@@ -33,7 +33,7 @@ class Harm:
         self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block. `well`: nothing is in doubt. Minutes with a queue do not count, because all clients return after an outage."""
+        """Add a block. Minutes with a queue do not count, because all clients return after an outage."""
         if not block.step_seconds:
             return
         first = (
@@ -65,7 +65,6 @@ class Harm:
 
     @property
     def felt(self) -> bool:
-        """Return True if users are worse off than usual, or may be."""
         if len(self._worst[0]) < USUAL or not self._now:
             return True
         step, first, waiting = (

@@ -1,4 +1,4 @@
-"""Follows which inputs of judgement a target's polls carry; vLLM versions and options export different metrics."""
+"""Follows which inputs of judgement a target's polls carry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A possible content of a poll; `carried` takes it from the sample, reading or observation."""
+    """A possible content of a poll."""
 
     label: str
     mend: str
@@ -35,7 +35,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """V0 exports only a ratio since its start, -1 if off; hits cannot be counted then."""
+    """V0 exports only a ratio since its start, -1 if off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -82,7 +82,7 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 class _Seen:
     now: bool = False
     ever: bool = False
-    without: int = 0  # scrapes in a row that could have had it
+    without: int = 0  # scrapes in a row
 
 
 class Inputs:
@@ -95,7 +95,7 @@ class Inputs:
         self._pattern: object = None
         self._same = 0
         self.revision = 0  # grows when an answer may have changed
-        self.why_not: str | None = None  # why the response holds no vLLM metrics
+        self.why_not: str | None = None  # why there are no vLLM metrics
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class Inputs:
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if unavailable, None if it is too early to know. If `engine` is None, the worst engine counts."""
+        """Return True if unavailable, None if it is too early to know. Without `engine` the worst counts."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

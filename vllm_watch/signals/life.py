@@ -1,4 +1,4 @@
-"""Identifies the process behind an engine's name, to which learnt values belong."""
+"""Identifies the process behind an engine's name."""
 
 import hashlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Life:
     created_time: float | None
     process_start_time: float | None
     counters: tuple[float | None, ...]
-    config: str  # digest of model and configuration
+    config: str
     model: str  # the same without measured sizes
     version: str | None
     max_model_len: float | None
@@ -51,7 +51,6 @@ class Life:
         return None
 
     def is_of_one_kind_with(self, other: "Life") -> bool:
-        """Return True for the same model, vLLM version and configuration."""
         known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
         return self.model == other.model and not any(
             a is not None and b is not None and a != b for a, b in known
@@ -104,7 +103,7 @@ def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life
 
 
 def model_of(sample: EngineSample) -> str:
-    """Return a digest of model and configuration, equal for each life."""
+    """Return a digest of model and configuration."""
     config = sample.cache_config_info
     told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
     return _digest(sample.model_name, told)

@@ -1,7 +1,6 @@
 """Measures the starts of one server, and finds if one is under way.
 
-A loading vLLM refuses connections as a dead one does, so a start shows in its process, or in a new vLLM process on the
-GPUs.
+A loading vLLM refuses connections as a dead one does, but a new vLLM process shows a start.
 """
 
 from collections import deque
@@ -33,13 +32,13 @@ class Loading:
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
         self._life_start: float | None = None  # of the process that answered
-        self._answered_t: float | None = None  # Unix time of the last answer
+        self._answered_t: float | None = None  # Unix time
         self._silent_s: float | None = None
         self._refused = False
-        self._loads_s: float | None = None  # since when it is known to load
+        self._loads_s: float | None = None
         self._pids: set[int] = set()  # seen loading in this silence
-        self.by = ""  # process that loads
-        self.is_gone = False  # its process is known to be absent
+        self.by = ""
+        self.is_gone = False
 
     def export_state(self) -> dict[str, Any]:
         return {
@@ -80,14 +79,12 @@ class Loading:
         return len(self._pids)
 
     def patience_s(self, usual_s: float) -> float:
-        """Return the limit: `usual_s`, or more after a longer start."""
         longest_s = self.longest_s
         if longest_s is None:
             return usual_s
         return max(usual_s, min(PATIENCE_FACTOR * longest_s, START_SECONDS))
 
     def for_s(self, at_s: float) -> float | None:
-        """Return how long a start has been under way; None without evidence."""
         return None if self._loads_s is None else max(0.0, at_s - self._loads_s)
 
     def in_time(self, at_s: float) -> bool:
@@ -96,7 +93,6 @@ class Loading:
         return loads_s is not None and loads_s < self.patience_s(usual_s)
 
     def is_ending(self, process: ProcessState | None) -> bool:
-        """Return True if the process lives with its port closed."""
         return lives_on(process, self._life_start)
 
     def look(self, at_s: float, observation: Observation) -> None:

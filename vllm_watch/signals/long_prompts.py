@@ -1,7 +1,4 @@
-"""Finds prompts under computation that are not yet counted.
-
-vLLM counts a prompt with its last chunk, but its pages are taken at once, so KV cache growth beyond the counts shows it.
-"""
+"""Finds prompts under computation: vLLM takes their pages at once, but counts them with the last chunk."""
 
 LONG_TOKENS = 16_384.0
 """A prompt that is larger than a step (--max-num-batched-tokens) is computed in chunks."""
@@ -22,7 +19,7 @@ class LongPrompts:
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:
-        """Add a block's KV growth (`gained`), counted and finished tokens; return True if a long prompt is under way."""
+        """Add a block's KV growth, counted and finished tokens; return True if a long prompt is under way."""
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
         if not began and not self._under_way:

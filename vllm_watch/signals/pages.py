@@ -1,7 +1,7 @@
-"""Accounts for the pages of one engine's KV cache, to find the part that no running request can hold.
+"""Finds the part of one engine's KV cache that no running request can hold.
 
-Tokens in flight (prompts and outputs less those of finished requests) need cache; usage that grows without them leaks.
-Only changes count, because aborted requests are never subtracted and shared prefixes count twice.
+Usage that grows without tokens in flight (prompts and outputs less those of finished requests) leaks. Only changes count,
+because aborted requests are never subtracted and shared prefixes count twice.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
 
@@ -54,9 +54,9 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
-        self._awaited = 0.0  # share of the cache
-        self._idle_tokens: float | None = None  # tokens in flight while idle: the counters' zero
-        self._idle = [0.0, 1.0]  # duration so far, minimum usage
+        self._awaited = 0.0
+        self._idle_tokens: float | None = None  # the counters' zero
+        self._idle = [0.0, 1.0]  # duration, minimum usage
         self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
@@ -117,9 +117,7 @@ class Pages:
             stored.numbers(state["moves"], 2),
         )
         history = [_entry(each) for each in state["history"]]
-        coarse = (
-            [_entry(each) for each in state["coarse"]] if "coarse" in state else []
-        )  # since 0.2
+        coarse = [_entry(each) for each in state["coarse"]] if "coarse" in state else []
         recent = [_entry(each) for each in state["recent"]]
         zeros = [stored.numbers(each, 2) for each in state["zeros"]]
         self._idle_tokens = stored.number_or_none(state.get("idle_tokens"))
@@ -133,14 +131,14 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Return the share of the cache beyond the healthy level without a request; the lesser of two estimates, or None."""
+        """Return the share of the cache that no request holds, the lesser of two estimates, or None."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return the seconds from a quarter to three quarters of the loss, at least the history's length, or None."""
+        """Return how long most of the loss took, at least the history's length, or None."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None

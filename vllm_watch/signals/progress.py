@@ -1,8 +1,7 @@
 """Follows one engine's progress: time without output, and time without any change.
 
-Output is a token, a first token or a finished request. Other changes (steps, prompt tokens, preemptions, running
-requests, KV usage) are signs of life, which stand for output no longer than this engine's longest prefill, and until
-more was computed than its cache holds.
+Output is a token, a first token or a finished request. Other changes are signs of life, which stand for output no longer
+than the longest prefill takes, and until more was computed than the cache holds.
 """
 
 from collections.abc import Mapping
@@ -66,7 +65,7 @@ class Poll:
     gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
     work: float  # requests running, waiting or swapped
-    finished: float  # requests, excluding failed and aborted ones
+    finished: float  # without failed and aborted requests
     aborted: float
     loaded: float  # remote KV: ended transfers, or bytes
     fds: float | None
@@ -80,7 +79,6 @@ class Progress:
         self.forget()
 
     def forget(self) -> None:
-        """Start over at the next poll, because the time since the last one is unknown."""
         self.poll: Poll | None = None
         self.first = True
         self.met = False  # something has changed between two polls
@@ -88,10 +86,10 @@ class Progress:
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # since when requests wait and none runs
-        self.silent_polls = 0  # without a sign of life
-        self.pause_s = 0.0  # length of the working silence that this poll ended
-        self.rest_s: float | None = None  # since when it rests on purpose
-        self.waking = False  # it rested and has made no step since
+        self.silent_polls = 0
+        self.pause_s = 0.0  # working silence that this poll ended
+        self.rest_s: float | None = None
+        self.waking = False  # no step since it rested
         # All clients left with the last step, according to every witness, or to one of two.
         self.gone = self.doubtful = False
         self.overdue = ""  # a clause: why signs of life no longer stand for output
@@ -99,11 +97,10 @@ class Progress:
         self._before: Poll | None = None  # last poll before the last step
         self._before_s = 0.0
         self._pace = self._pace_before = 0.0  # connections closed per second, lately and before
-        self._fds_least: float | None = None  # since the clients left
+        self._fds_least: float | None = None
 
     @property
     def work(self) -> float:
-        """Return the number of requests whose clients are present."""
         return 0.0 if self.gone or self.poll is None else self.poll.work
 
     def look(
@@ -157,7 +154,6 @@ class Progress:
             self._pace += weight * (closed / seconds - self._pace)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
-        """Note if the clients left together with the last step, after which the gauges freeze."""
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
@@ -202,7 +198,6 @@ class Progress:
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
-        """Restore the state; unchanged counters mean that no step was made. Raises one of stored.DAMAGE."""
         if state is not None:
             times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
@@ -217,7 +212,7 @@ class Progress:
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
-    """Return the time to compute the prompts of all running requests at this engine's past rate."""
+    """Return the time to compute the prompts of all running requests."""
     size = kv_cache_tokens(sample.cache_config_info, engines)
     longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
     rate = _prefill_rate(sample)
@@ -230,7 +225,6 @@ def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines:
 
 
 def _prefill_rate(sample: EngineSample) -> float | None:
-    """Return the mean prefill rate of one request since the engine started, in tokens per second."""
     lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
     if lengths is None or times is None or times.count < PROMPTS_MIN:
         return None
@@ -244,7 +238,7 @@ def _prefill_rate(sample: EngineSample) -> float | None:
 
 
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return the counters of work, steps first; failed and aborted requests are not work."""
+    """Return the counters of work, steps first."""
     return *never_falling(sample), *_finished(sample), sample.preemptions
 
 
@@ -277,7 +271,7 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
     responses = sample.http_responses
     return Poll(
         counters=counters,
-        outputs=counters if tokens is None else outputs,  # long answers take minutes
+        outputs=counters if tokens is None else outputs,
         gauges=(*_alive_of(sample), usage),
         waiting=waiting,
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),

@@ -32,7 +32,7 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """Return the exported quantiles; Markov's inequality with `mean` limits those in the lowest bucket."""
+    """Return the exported quantiles; `mean` limits those in the lowest bucket (Markov's inequality)."""
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
     for q in (0.5, 0.95, 0.99):
@@ -44,7 +44,7 @@ def quantiles(
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the share of observations up to `limit`, linear within a bucket; None without any."""
+    """Return the share of observations up to `limit`, or None."""
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None

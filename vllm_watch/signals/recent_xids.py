@@ -1,8 +1,4 @@
-"""Keeps Xid errors while they matter.
-
-Targets poll at their own pace, so each event is kept for all to see it; a code that needs a reset, until the GPU has no
-process, as a reset requires.
-"""
+"""Keeps Xid errors until every target has seen them, and those that need a reset until the GPU is unused."""
 
 from dataclasses import replace
 

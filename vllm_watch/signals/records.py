@@ -1,4 +1,4 @@
-"""Records of signals at one moment, for detectors and exports."""
+"""Records of signals, for detectors and exports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from vllm_watch.signals.totals import EngineTotals
 
 @short_record
 class Quantiles:
-    """Quantiles within the window, in the histogram's unit; None without observations."""
+    """Quantiles within the window; None without observations."""
 
     p50: float | None = None
     p95: float | None = None
@@ -22,7 +22,7 @@ class Quantiles:
 
 @record
 class EngineSignals:
-    """One engine now; rates, quantiles and shares are over the signal window, and None is unknown, never 0."""
+    """One engine now; rates and quantiles are over the signal window, and None is unknown."""
 
     engine: str
     model_name: str = ""
@@ -58,7 +58,7 @@ class EngineSignals:
     slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)
     goodput_requests_per_second: float | None = None  # an upper bound: finished × least attainment
     last_progress_timestamp_seconds: float | None = None
-    restarts: int = 0  # counter resets seen
+    restarts: int = 0
     totals: EngineTotals = EngineTotals()  # for /metrics only
 
 
@@ -72,13 +72,13 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A setting to change on one engine, from minutes of data."""
+    """A setting to change on one engine."""
 
     rule: str
     engine: str
     flag: str
     value: str | None
-    text: str  # the observation, in numbers
+    text: str
     why: str
     evidence_seconds: float
 
@@ -91,9 +91,9 @@ class TargetSignals:
     t: float  # Unix time of the last observation
     up: bool
     outcome: str  # one of samples.observation.OUTCOMES
-    state: str  # of the least healthy engine, or its own without engines
+    state: str  # of the least healthy engine
     state_text: str
-    why_not: str | None = None  # why no vLLM metrics were readable
+    why_not: str | None = None
     health_status: int | None = None
     version: str | None = None
     engine_kind: str | None = None  # "V0" | "V1"
@@ -101,7 +101,7 @@ class TargetSignals:
     last_success_timestamp_seconds: float | None = None
     process_start_time: float | None = None
     process_open_fds: float | None = None
-    engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
+    engines: Mapping[str, EngineSignals] = field(default_factory=dict)
     unknown_families: tuple[str, ...] = ()
     detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
     start_failure: StartFailure | None = None

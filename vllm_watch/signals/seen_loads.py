@@ -1,7 +1,6 @@
 """Keeps the loads met when healthy, which limit a healthy step at any other load.
 
-Each part of a step grows no faster than its cause: twice the tokens and three times the KV cache take at most three
-times as long.
+Twice the tokens and three times the KV cache take at most three times as long.
 """
 
 from collections.abc import Sequence
@@ -49,7 +48,7 @@ class SeenLoads:
             met[index] += (value - met[index]) / met[0]
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if a load as large was met; smaller loads lie between it and an empty step."""
+        """Return True if a load as large was met."""
         tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
         return any(
             blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
@@ -57,7 +56,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return (step seconds, tokens, KV usage) of the most similar load met, or None."""
+        """Return (step seconds, tokens, KV usage) of the most similar load met."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])
@@ -67,7 +66,6 @@ class SeenLoads:
         return min(met, default=(0, None))[1]
 
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return the limit of a healthy step, or None."""
         limits = [
             seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
             for blocks, seconds, tokens, usage in self._met.values()

@@ -1,4 +1,4 @@
-"""Names the state of an engine and its reason; states of open incidents are added in incidents/states.py."""
+"""Names the state of an engine without incidents (incidents/states.py)."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ _SERVER_ERROR = 500
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """Return the state and a sentence for an engine that was read."""
+    """Return an engine's state and a sentence."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -74,7 +74,7 @@ def of_engine(
 
 
 def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
-    """Return why the engine deliberately serves no requests, or None."""
+    """Return why the engine serves no requests on purpose, or None."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
     if server.paused:
@@ -98,10 +98,7 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if nothing runs, and waiting requests need another server's KV.
-
-    Before vLLM 0.32 such requests count as deferred. KV offloaded to this host counts only if `paired` with a server.
-    """
+    """Return True if waiting requests need another server's KV and none runs; own offloaded KV counts only if `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -129,7 +126,6 @@ def _kv_families(sample: EngineSample) -> set[str]:
 
 
 def _offloads_only(sample: EngineSample) -> bool:
-    """Return True if the only KV connector is vLLM's own offload."""
     families, config = _kv_families(sample), sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
@@ -174,7 +170,7 @@ def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return the state and a sentence for a server after `misses` failed scrapes; `waited_s`: since its first poll."""
+    """Return a server's state and a sentence after `misses` failed scrapes; `waited_s`: since its first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
@@ -201,7 +197,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Return the share of its work that an engine does in this state, or None."""
+    """Return the share of its work that an engine does, or None."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

@@ -1,7 +1,7 @@
-"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use.
+"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the roofline of decoding).
 
-A step reads the weights (a), computes tokens (b) and reads the context (c): the roofline of decoding (Source: vLLM's own
-estimates of flops and read bytes per step). The fit never forgets, so a creeping slowdown does not become the norm.
+The fit never forgets, so a creeping slowdown does not become the norm. Source: vLLM's own estimates of flops and read
+bytes per step.
 """
 
 from itertools import combinations
@@ -73,7 +73,7 @@ class StepModel:
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return `seconds_of`, corrected by the most similar load met: three parameters do not fit every engine."""
+        """Correct the fit by the most similar load met, because three parameters do not fit every engine."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),
@@ -86,7 +86,6 @@ class StepModel:
         )
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
-        """Return the scatter at this load, larger if little is known."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or not self._inverse:
             return SCATTER_FIRST
@@ -94,7 +93,6 @@ class StepModel:
         return self.scatter * sqrt(1.0 + self._leverage(row))
 
     def familiar(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the engine met this load and the fit holds there."""
         return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
     def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
@@ -122,7 +120,7 @@ class StepModel:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # The error is relative to the expected time if a step is short, so that an odd short step weighs no more.
+        # The error of a short step is relative to the expected time, so that an odd one weighs no more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:
@@ -138,7 +136,6 @@ class StepModel:
             self._solve()
 
     def widen(self, log_ratios: list[float]) -> None:
-        """Learn excursions that have healed, because they are normal for this engine."""
         for log_ratio in log_ratios:
             self._note(log_ratio)
 
@@ -153,7 +150,6 @@ class StepModel:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE, perhaps half restored."""
         self.blocks = stored.count(state["blocks"])
         self.seconds = stored.number(state["seconds"], 0.0)
         gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
@@ -188,7 +184,6 @@ class StepModel:
         self._scatter_square += share * (off * off - self._scatter_square)
 
     def _solve(self) -> None:
-        """Solve without negative parts, by trying all seven subsets of three."""
         best, least = None, 0.0
         for subset in _SUBSETS:
             found = _solution(self._gram, self._moment, subset)

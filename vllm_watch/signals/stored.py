@@ -1,7 +1,4 @@
-"""Reads checked values back from disk, where they may be damaged or another program's.
-
-Callers read everything before they change anything, so that a damaged entry is skipped as a whole.
-"""
+"""Reads checked values back from disk, where they may be damaged."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -14,7 +11,7 @@ Stored = Mapping[str, Any]
 
 
 def version(state: Stored, known: int) -> None:
-    """Raise ValueError for a form other than `known`."""
+    """Raise ValueError for another version."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
 

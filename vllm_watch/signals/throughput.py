@@ -1,7 +1,6 @@
 """Compares an engine's throughput with its healthy one.
 
-Generated and computed prompt tokens are compared separately and the better ratio counts, because workload shifts trade
-one for the other.
+The better ratio of generated and prompt tokens counts, because workload shifts trade one for the other.
 """
 
 from math import exp
@@ -46,7 +45,6 @@ class Mean:
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Restore the mean; its weight fades with the time away."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -77,7 +75,7 @@ class Throughput:
         self.prompted = Mean(MEMORY_SECONDS)
         self.running = Mean(MEMORY_SECONDS)
         self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)  # requests per second
+        self.finished = Mean(MEMORY_SECONDS)
         self.finished_tokens = Mean(MEMORY_SECONDS)
         self.running_peak = 0.0
         self.generated_now = Smooth()
@@ -88,7 +86,6 @@ class Throughput:
         return {**means, "running_peak": self.running_peak}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Raises one of stored.DAMAGE, perhaps half restored."""
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
         self.running_peak = stored.number(state["running_peak"], 0.0)
@@ -125,24 +122,22 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """Return how many requests ran at this KV usage when healthy, or None."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual for no more work. Such a load is the engine's own making (Little's law)."""
+        """Return True if far more requests run than usual for no more work: the engine makes such a load itself (Little's law)."""
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Return the mean length of a finished healthy request, or None."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Return a healthy request's time in the engine (Little's law); 0 until known."""
+        """Return a healthy request's time in the engine (Little's law)."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

@@ -1,7 +1,4 @@
-"""Converts times of observations with stepping clocks to a time axis without steps.
-
-Recordings may have only Unix time, which NTP and people set; rates over a clock step are wrong.
-"""
+"""Converts times of observations with stepping clocks to an axis without steps, because rates over a step are wrong."""
 
 from collections import deque
 from statistics import median
@@ -39,7 +36,7 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """Return the seconds on the axis, and True if the step is known; otherwise rates start over."""
+        """Return the seconds on the axis, and True if the step is known."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:
@@ -67,7 +64,6 @@ class Timeline:
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
     def restore(self, state: stored.Stored) -> None:
-        """Continue an earlier axis; Unix time bridges the gap. Raises one of stored.DAMAGE, and then changes nothing."""
         t, at_s = stored.number(state["t"]), stored.number(state["at_s"], 0.0)
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")

@@ -1,7 +1,4 @@
-"""Sums up one engine's counters and histograms while it is watched, from zero and without resets.
-
-`increase()` over them never exceeds the real count.
-"""
+"""Sums up one engine's counters while it is watched, from zero, so that `increase()` never exceeds the real count."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -53,7 +50,6 @@ class Totals:
         self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
-        """Skip one difference, because the next poll may be another server's."""
         self._last.clear()
         self._last_finished = None
 
@@ -81,7 +77,6 @@ class Totals:
         )
 
     def _rebound(self, name: str, histogram: Histogram, began_anew: bool) -> None:
-        """Start a histogram again that has other buckets."""
         known, last = self._bounds.get(name), self._last.get(name)
         self._bounds[name] = histogram.bounds
         self._picks[name] = _pick(histogram.bounds, BOUNDS[name])
@@ -114,5 +109,5 @@ class Totals:
 
 @lru_cache(maxsize=64)
 def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
-    """Return a selector of the bucket at or below each bound; +Inf is never selected."""
+    """Return a selector of the bucket at or below each bound."""
     return itemgetter(*(bisect_right(theirs, bound) for bound in ours))

@@ -1,7 +1,6 @@
 """Learns how step times drift from minute to minute without a fault.
 
-Request mix, a busy host, adapters and grammars add up like a random walk: over k minutes at most √k times as far. A
-larger change is a fault. Changes over hours show in the level, whose range a long-observed engine has shown.
+Request mix, a busy host, adapters and grammars add up like a random walk: over k minutes at most √k times as far.
 """
 
 from collections import deque
@@ -55,7 +54,7 @@ DEVIATIONS = 5.0
 
 
 class Wander:
-    """Follows the log ratios of step time to usual, by minute of work."""
+    """Follows the log ratio of step time to usual, by minute of work."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -66,7 +65,7 @@ class Wander:
         self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, level
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
-        """Add a block. `well`: nothing is in doubt, so pending minutes are learnt."""
+        """Add a block. `well`: pending minutes are learnt."""
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds
@@ -81,7 +80,6 @@ class Wander:
                 self._learn(*self._pending.popleft())
 
     def forget(self) -> None:
-        """Drop pending minutes, because they belong to a fault."""
         for _ in range(min(len(self._pending), len(self._minutes) - 1)):
             self._minutes.pop()
         self._pending.clear()
@@ -93,12 +91,12 @@ class Wander:
 
     @property
     def a_minute(self) -> float:
-        """Return the standard deviation of the change per minute."""
+        """Standard deviation of the change per minute."""
         return sqrt(self._square)
 
     @property
     def stray(self) -> float:
-        """Return the standard deviation of a minute's level."""
+        """Standard deviation of a minute's level."""
         return sqrt(self._level_square)
 
     @property
@@ -106,7 +104,6 @@ class Wander:
         return self._count
 
     def exceeded(self, at_least: float) -> bool:
-        """Return True if step time grew beyond wander, and to `at_least` (log ratio)."""
         if self.now < at_least:
             return False
         stray = STRAY_DEVIATIONS * max(STRAY_FIRST, self.stray)

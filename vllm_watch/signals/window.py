@@ -1,4 +1,4 @@
-"""Keeps the last minute of one engine, and computes each counter's growth in it.
+"""Computes each counter's growth in the last minute of one engine.
 
 Counts from before a restart are added as `offsets`, as in PromQL's increase() (without its extrapolation).
 """
@@ -25,7 +25,7 @@ ENTRIES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Sums of the counters' values before each reset in the window."""
+    """Sums of counters before each reset in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -85,11 +85,10 @@ class Window:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # Gaps are filled from earlier polls: a restarted server may omit a counter for some polls and return it lower.
+        # A restarted server may omit a counter for some polls and return it lower, so gaps are filled.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
-        """`began_anew`: all counters were certainly reset since the last poll."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._known is not None:
             offsets = self._entries[-1].offsets
@@ -118,7 +117,7 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """Return (growth, seconds) in the window, or since the previous scrape; None if not seen twice."""
+        """Return (growth, seconds) in the window, or since the previous scrape."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None
@@ -143,7 +142,6 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
-        """Return the growth over the entries with the newest buckets."""
         pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
@@ -165,7 +163,6 @@ class Window:
         *,
         latest: bool = False,
     ) -> tuple[Entry, Entry] | None:
-        """Return the first and last entries with an `alike` count; `latest`: the last two."""
         if len(self._entries) < 2:  # noqa: PLR2004
             return None
         last = self._entries[-1]
@@ -212,7 +209,6 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 
 
 def _any_fell(before: Counts, now: Counts) -> bool:
-    """A cheap test before the costly carry."""
     for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
         if then is not None and new is not None and new < then:
             return True

@@ -1,4 +1,4 @@
-"""Defines stories: the texts about one kind of incident, for page, terminal, notifications, alert rules and docs."""
+"""Defines stories: the texts about one kind of incident."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ def runbook_path(page: str) -> str:
 class Cause:
     """The texts of one cause."""
 
-    title: str  # follows the kind's title: "Stalled: hang"
+    title: str
     seen: str  # a clause
     first_step: str = ""  # one sentence; empty: the kind's
     restart: str = ""  # why no restart is advised; empty: the kind's
@@ -60,8 +60,8 @@ class Story:
     says: str  # predicate of the target: "is stalled"
     about: str
     is_not: str  # lookalikes: "a long prefill or a warm-up"
-    first_step: str  # for causes without one
-    restart: str = "It is not known whether a restart helps."  # for causes without one
+    first_step: str
+    restart: str = "It is not known whether a restart helps."
     causes: Mapping[str, Cause] = field(default_factory=dict)
     severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
@@ -78,7 +78,7 @@ class Story:
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """Return the first step. `known`: the incident's texts, which may contain the PID."""
+        """`known`: the incident's texts, which may contain the PID."""
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
@@ -92,7 +92,6 @@ class Story:
         return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
-        """`after_s`: seconds until a restart is advised."""
         if advised:
             return CURES
         waits = (

@@ -1,7 +1,4 @@
-"""Maps each vLLM server of a host to its GPUs, to name the servers that a GPU fault hits.
-
-Its processes show them, or, if not visible, the living vLLM processes of one parent that fit its start.
-"""
+"""Maps each vLLM server of a host to its GPUs, by its processes or by living vLLM processes that fit its start."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +39,6 @@ class GpuUsers:
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
-        """Return the current or last place of each server."""
         seen = frozenset[int]().union(*(server.pids for server in servers.values()))
         groups = _groups(gpus, without=seen)
         for name, server in servers.items():
@@ -69,7 +65,6 @@ class GpuUsers:
         return {name: dict(place.workers) for name, place in self._known.items()}
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE, and then changes nothing."""
         known = {}
         for name, workers in stored.mapping(state).items():
             said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
@@ -102,7 +97,6 @@ def _groups(
 
 
 def _claim(groups: dict[Group, list[tuple[str, Holder]]], server: Server) -> Group | None:
-    """Return the only group, or the one that started soonest after the server."""
     if server.start_time is None:
         return None
     if len(groups) == 1:

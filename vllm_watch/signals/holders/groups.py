@@ -1,7 +1,4 @@
-"""Compares the workers of one server across GPUs.
-
-Tensor-parallel ranks hold the same and work in step, but a deviation is only a hint: its effects are reported as such.
-"""
+"""Compares the workers of one server across GPUs: tensor-parallel ranks hold the same and work in step."""
 
 from collections.abc import Sequence
 
@@ -20,7 +17,7 @@ Member = tuple[GpuHolders, Holder]
 
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
-    """Return a sentence for each difference, ordered by first GPU."""
+    """Return a sentence for each difference."""
     found: list[str] = []
     for members in _groups(gpus):
         found += _uneven(members)

@@ -1,4 +1,4 @@
-"""Judges processes other than vLLM as active, waiting or forgotten; people, servers and ranks may wait for long."""
+"""Judges processes other than vLLM as active, waiting or forgotten."""
 
 from vllm_watch.signals.holders import place, roles, vllm
 from vllm_watch.signals.holders.case import Case
@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """Judge the desktop and the MPS server: they are needed although idle."""
+    """Judge the desktop and the MPS server, which are needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -23,7 +23,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """Judge a multiprocessing worker whose program is unknown, as with older vLLM releases."""
+    """Judge a worker of an unknown multiprocessing program."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:
@@ -32,7 +32,7 @@ def pool_worker(case: Case) -> Judged | None:
 
 
 def stopped(case: Case) -> Judged | None:
-    """Judge a process that was stopped by a signal."""
+    """Judge a process stopped by a signal."""
     stopped_s = case.at_s - max(case.track.state_s, case.track.idle_s)
     if case.process.state != "T" or stopped_s < case.limits.stopped_seconds:
         return None
@@ -78,7 +78,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Judge a process by its recent work; unknown if it was never seen to work."""
+    """Judge a process by its recent work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (

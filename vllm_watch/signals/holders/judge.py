@@ -1,4 +1,4 @@
-"""Judges each holder of GPU memory by rules in order of precedence; missing data gives `unknown`, never stale."""
+"""Judges holders of GPU memory by rules in order of precedence; missing data gives `unknown`."""
 
 from collections.abc import Callable, Sequence
 
@@ -44,7 +44,7 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """Judge one poll. `t`: Unix time; `answering`: the engines' PIDs of each answering vLLM of this host, None if not asked."""
+        """`t`: Unix time; `answering`: engine PIDs of each answering vLLM of this host, None if not asked."""
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

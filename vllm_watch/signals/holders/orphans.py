@@ -1,7 +1,7 @@
-"""Finds an engine core or worker without its server, wherever it was re-parented.
+"""Finds an engine core or worker without its server.
 
-A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so an orphan needs a sign that
-its parent died, no GPU work since (or no answering server for long), and no answering engine that it could be.
+A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so a sign is needed that the
+parent died.
 Source: vLLM #55510, #42017, #34643, #43060: the API server was killed; the core survived as a child of vLLM's
 launcher, spinning on its queue or asleep.
 """

@@ -66,12 +66,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolders:
-    """One GPU or MIG slice; the largest holders come first, unknown sizes last."""
+    """One GPU or MIG slice; the largest holders come first."""
 
     gpu: GpuSample
     holders: tuple[Holder, ...] | None
     unaccounted_bytes: int | None  # used memory less all holders'
-    unaccounted: Judged  # STALE, ACTIVE (ordinary) or UNKNOWN
+    unaccounted: Judged
     targets: tuple[str, ...] = ()
 
     @property

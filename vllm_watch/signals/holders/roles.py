@@ -1,7 +1,5 @@
-"""Finds the role of a process by its title and command line.
+"""Finds the role of a process by its title and command line; the kernel keeps 15 bytes of a title.
 
-The kernel keeps 15 bytes of a title like "VLLM::EngineCore" in the name; the command line has all. Older releases have
-untitled multiprocessing or Ray workers.
 Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
 """
 
@@ -14,8 +12,8 @@ SERVER = "vllm_server"
 CORE = "vllm_core"
 WORKER = "vllm_worker"
 VLLM_ROLES = (SERVER, CORE, WORKER)
-LENDER = "lender"  # of memory that engines map
-POOL_WORKER = "pool_worker"  # of an unknown multiprocessing program
+LENDER = "lender"
+POOL_WORKER = "pool_worker"  # of an unknown program
 NOTEBOOK = "notebook"
 DISPLAY = "display"
 MPS = "mps"
@@ -47,7 +45,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Adoptive parents, and launchers that compute nothing: they never start an engine core, a Python program.
+# Adoptive parents and launchers never start an engine core, a Python program.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"

@@ -1,4 +1,4 @@
-"""Keeps the history of one holder: its last work, and its parent."""
+"""Keeps the history of one holder."""
 
 from dataclasses import dataclass
 
@@ -26,10 +26,10 @@ class Track:
     first_s: float
     last_s: float
     process: ProcessSample
-    ppid: int | None  # when first seen
+    ppid: int | None
     idle_s: float  # last sign of CPU or GPU work
     gpu_idle_s: float  # last sign of GPU work
-    state_s: float  # since when its state is unchanged
+    state_s: float
     role: str | None
     place: str | None
     outside: bool  # known to be in no container
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Update the role: titles are set after the start, and a dead process keeps its own."""
+    """Titles are set after the start, and a dead process keeps its own."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

@@ -1,7 +1,6 @@
-"""Finds GPU memory without a process: used memory less the holders' and the driver's own.
+"""Finds GPU memory without a process.
 
-A container sees only its own processes (from R535 on), so the memory that an ended holder left counts, and any lasting
-excess only if the host's processes are visible.
+A container sees only its own processes (from R535 on), so a lasting excess counts only if the host's are visible.
 Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
 """
 
@@ -29,10 +28,10 @@ class Account:
     """Follows one GPU."""
 
     unaccounted_bytes: int | None = None
-    _over_s: float | None = None  # since when it exceeds the ordinary
+    _over_s: float | None = None
     _least: int = 0
-    _held: dict[int, int] = field(default_factory=dict)  # PID → bytes, before the excess
-    _left: tuple[int, ...] = ()  # PIDs that ended when it began
+    _held: dict[int, int] = field(default_factory=dict)  # PID → bytes
+    _left: tuple[int, ...] = ()  # PIDs that ended
 
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
@@ -80,7 +79,6 @@ class Account:
 
 
 def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
-    """Return ownerless bytes and bytes by PID, or why they are unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
         return "the used memory, or its holders, are unknown"

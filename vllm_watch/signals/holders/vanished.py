@@ -23,7 +23,7 @@ _PARENT_REMEDY = (
 
 
 def unseen(case: Case) -> Judged | None:
-    """Judge a process that /proc does not show: it is in another PID namespace, or hidden."""
+    """Judge a process that /proc does not show."""
     process = case.process
     if any(each is not None for each in (process.name, process.cmdline, process.state)):
         return None
@@ -35,7 +35,7 @@ def unseen(case: Case) -> Judged | None:
 
 
 def dead(case: Case) -> Judged | None:
-    """Judge a process that has ended but is still charged for memory."""
+    """Judge an ended process that is still charged for memory."""
     process, track = case.process, case.track
     if process.state not in DEAD_STATES:
         return None
@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Judge an endless uninterruptible sleep, mostly in the driver."""
+    """Judge an endless uninterruptible sleep."""
     track = case.track
     if case.process.state != "D":
         return None
