@@ -41,7 +41,7 @@ class Finding:
     severity: str
     count: float
     of: float
-    usual: float  # share
+    usual: float
     since_s: float
     present: bool
 

@@ -89,7 +89,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # The wait for the next step, before a request enters the engine, is not the API server's fault.
+        # The wait for the next step, before a request enters the engine, does not count.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING

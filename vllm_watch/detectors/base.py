@@ -43,13 +43,12 @@ class View:
     known: bool  # False: the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
-    windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
+    windows: Mapping[str, Window] = field(default_factory=dict)
     progress: Mapping[str, Progress] = field(default_factory=dict)
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """Return the host's GPUs on which this server may run."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
@@ -78,7 +77,6 @@ class HostView:
         return tuple(each for each in self.servers if uuid in each.gpus)
 
     def hit(self, uuid: str) -> tuple[HostServer, ...]:
-        """Return the servers that a fault of this GPU affects."""
         alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
         return self.using(uuid) or alone
 
@@ -90,7 +88,7 @@ class Evidence:
     name: str
     value: float | str | None
     unit: str = ""
-    expected: float | str | None = None  # the healthy value
+    expected: float | str | None = None
     text: str = ""
 
 
@@ -111,7 +109,7 @@ class Verdict:
     present: bool = True  # this poll's numbers are abnormal
     since_seconds: float = 0.0
     measure: float | None = None  # greater is worse
-    concerns: tuple[str, ...] = ()  # targets affected by a host's finding
+    concerns: tuple[str, ...] = ()
     restart_targets: tuple[str, ...] = ()
 
 
@@ -131,7 +129,7 @@ class HostDetector(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A detector whose memory survives a restart of the watcher."""
+    """Its memory survives a restart of the watcher."""
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         """Return plain values."""
@@ -145,7 +143,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Inherits(Protocol):
-    """A detector that can learn from another server of its group."""
+    """Learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
         """Adopt only habits that make it more patient. Raises one of stored.DAMAGE."""

@@ -16,7 +16,7 @@ KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_
 PEER_WAIT = "peer_wait"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
-SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
+SLOW, CACHE, STUCK = "slow", "cache", "stuck"
 
 NEEDS = Needs(
     must=(
@@ -120,7 +120,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown, because a few long contexts may explain it."""
+    """Return the cause as unknown: a few long contexts may explain it."""
     text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -128,21 +128,21 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about an engine that lacks pages; None is unknown."""
+    """Facts about a lack of pages; None is unknown."""
 
     running: float
-    usage: float  # share of the cache in use
+    usage: float
     length_ratio: float | None  # recently finished ÷ fresh
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
-    long_prompts_share: float | None  # of the cache
+    long_prompts_share: float | None
     long_prompt_tokens: float
     late_length_ratio: float | None  # without earlier requests
-    unexplained: float | None  # share of the cache, beyond the usual
+    unexplained: float | None  # share of the cache
     rise_seconds: float | None
-    awaiting: float = 0.0  # requests that wait for remote KV
+    awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of their share of the cache
-    unheld: float | None  # share of the cache held by no request
+    unheld: float | None  # share of the cache
     unheld_rise_seconds: float | None
     unheld_surely: bool  # for longer than a prompt takes
 
@@ -170,7 +170,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold; 1.0 if unknown."""
+    """Return the largest share of the cache that requests waiting for KV may hold."""
     if not block.awaiting_kv:
         return 0.0
     if not capacity_tokens or not request_tokens:

@@ -1,4 +1,4 @@
-"""Judges one engine's step time and KV-cache use against its own baseline."""
+"""Judges one engine by its own baseline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,13 +45,13 @@ class EngineJudge:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._other_seconds = 0.0  # time with another cache cause
+        self._other_seconds = 0.0
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
         self._connected = False
         self._queue_grew = False
-        self._asked_for = False  # long prompts take the others' pages
+        self._asked_for = False
         self._starved_seconds = 0.0
         self._urgent = False
         self._begin()
@@ -233,7 +233,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # A starved engine runs a few long requests, whose steps are long; that is not a slow engine.
+            # A starved engine runs a few long requests, whose steps are long without a fault.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -359,7 +359,7 @@ class EngineJudge:
         length = self._finished.tokens()
         late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
-        if self._unheld_rise_seconds is None:  # keep the first: later requests blur it
+        if self._unheld_rise_seconds is None:  # later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,

@@ -1,6 +1,6 @@
 """Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
 
-A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
+By Little's law (requests running = rate · time in the engine) a slow engine runs more at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class Work(NamedTuple):
     """An engine's mean work and its cost."""
 
     running: float = 0.0
-    generated: float = 0.0  # tokens per second
+    generated: float = 0.0
     prompted: float = 0.0
     kv_usage: float = 0.0
     step_seconds: float = 0.0

@@ -41,12 +41,12 @@ class _Life:
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # vLLM's: the predecessor's and its own
+    versions: tuple[str | None, str | None]  # vLLM's
     at_s: float = 0.0
     compared_s: float = 0.0
     worked_s: float = 0.0
     slow_s: float = 0.0
-    page_s: float = 0.0  # work since the last block below the page's ratio
+    page_s: float = 0.0
     since_s: float | None = None
     log_ratio: float = 0.0
     normal_blocks: int = 0

@@ -102,7 +102,7 @@ def of_slow_steps(
 
 
 def is_excused(cause: Cause | None) -> bool:
-    """Return True if a GPU condition that outlasts restarts makes the cause unknown."""
+    """Return True if a GPU condition makes the cause unknown."""
     against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
@@ -186,7 +186,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both belong to one engine. Two vLLM have the same names, so known parents decide."""
+    """Return True if both belong to one engine. Two vLLM have the same names, so parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

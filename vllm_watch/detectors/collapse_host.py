@@ -1,4 +1,4 @@
-"""Finds slow steps because the engine core, a loop on the host, waits for a CPU; no restart cures that."""
+"""Finds slow steps because the engine core waits for a CPU, which no restart cures."""
 
 from dataclasses import replace
 
@@ -31,7 +31,6 @@ class Outlived:
         self._seconds = 0.0
 
     def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        """`known`: the reported cause; `found`: this block's."""
         seen = any(each.name == _WAIT for each in found.evidence_for)
         if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
             self._seconds = 0.0

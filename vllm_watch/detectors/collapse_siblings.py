@@ -39,7 +39,7 @@ _SPREAD_MIN = 0.015
 @dataclass
 class _Beside:
     log_ratio: float = 0.0  # smoothed step time ÷ the siblings'
-    seconds: float = 0.0  # of work
+    seconds: float = 0.0
     at_s: float = 0.0
     since_s: float | None = None
 

@@ -1,4 +1,4 @@
-"""Measures how long running requests have explained too few of the pages in use."""
+"""Measures how long running requests have explained too few used pages."""
 
 from math import exp
 
@@ -33,7 +33,6 @@ class Unread:
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """`unheld`: share of the cache held by no request; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)

@@ -1,4 +1,4 @@
-"""Finds an engine that crawls, or whose clients all leave unserved, without knowing its past."""
+"""Finds an engine that crawls, or whose clients all leave unserved, without a known past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -25,9 +25,9 @@ class Unserved:
     def __init__(self) -> None:
         self._crawled_s = self._step_seconds = 0.0
         self._tokens = 0.0
-        self._done: float | None = None  # at the last finish
+        self._done: float | None = None
         self._aborted = self._at_s = 0.0  # at the last finish
-        self._last, self._last_s = 0.0, 0.0  # last abort
+        self._last, self._last_s = 0.0, 0.0
         self.left: Evidence | None = None
 
     def add(self, block: Block) -> None:

@@ -1,4 +1,4 @@
-"""Decides by `RULES` which slowdowns have consequences beyond a ticket."""
+"""Decides which slowdowns have consequences beyond a ticket."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.story.severities import severity_word
 from vllm_watch.support.durations import in_words
 
-OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
+OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
 
 PAGE, RESTART = "page", "restart"
 
@@ -20,7 +20,7 @@ class Rule:
     consequence: str
     yardstick: str
     times: float
-    seconds: float  # of work
+    seconds: float
     harm: bool = True  # needs harmed users (signals/harm.py)
     curable: bool = False  # needs proof that a fresh process is faster
 

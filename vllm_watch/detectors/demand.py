@@ -1,4 +1,4 @@
-"""Follows the demand on a server, to find if it was in use, idle or drained on purpose when it went."""
+"""Follows the demand on a server: was it in use, idle or drained when it went?"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -60,10 +60,10 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 class Demand:
     """Follows the demand on one server, without canaries."""
 
-    in_flight: float = 0.0  # running and waiting
+    in_flight: float = 0.0
     waiting: float = 0.0
     idle_s: float = 0.0  # 0 if unknown
-    silence_s: float = 0.0  # since the last admission
+    silence_s: float = 0.0
     known: bool = False  # it was polled shortly before it went
     aborting: bool = False
     _rate: float = 0.0  # requests per second, in use
@@ -75,11 +75,11 @@ class Demand:
     _served: bool = False
     _at_s: float | None = None
     _t: float | None = None  # Unix time
-    _usual_s: float = 0.0  # between polls
-    _lately: float = 0.0  # in flight, averaged
-    _step_s: float = 0.0  # between the last two answers
-    _blind_s: float = 0.0  # from the last answer to the first failed poll
-    _canaries: float = 0.0  # not yet counted by vLLM
+    _usual_s: float = 0.0
+    _lately: float = 0.0
+    _step_s: float = 0.0
+    _blind_s: float = 0.0
+    _canaries: float = 0.0  # not yet counted
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 

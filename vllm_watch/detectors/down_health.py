@@ -1,4 +1,4 @@
-"""Counts failed health checks, and checks if tokens still flow, which a dead engine core does not generate."""
+"""Counts failed health checks, and checks if tokens still flow."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Keeps the state of `engine_down` across restarts of the watcher."""
+"""Keeps the state of `engine_down` across restarts."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 AWAY_SECONDS_MAX = 600.0
 """If the watcher was away longer, a server that refuses may have been stopped, moved or scaled to zero. Updates and

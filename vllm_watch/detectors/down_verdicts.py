@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """Return that it serves as before each crash."""
+    """Judge a server that serves as before each crash."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """Return that tokens moved after it was called dead."""
+    """Judge a server that generates tokens after it was called dead."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -62,7 +62,7 @@ def alive_after_all(failed_looks: int) -> Verdict:
 
 
 def health_failing(failed_looks: int) -> Verdict:
-    """Return that /health fails while users are served."""
+    """Judge a server whose /health fails while it serves."""
     evidence = down_witnesses.health_failed(failed_looks)
     text = "tokens were generated while /health failed"
     return Verdict(
@@ -76,7 +76,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """Return that the engine core is dead. `needs_hands`: a restart does not cure the GPU."""
+    """Judge a server with a dead engine core. `needs_hands`: a restart does not cure the GPU."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

@@ -1,4 +1,4 @@
-"""Classifies a server's silence, and finds evidence for and against a crash."""
+"""Classifies a server's silence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Run:
     refused: int = 0
     mute_s: float = 0.0
     silent: int = 0  # with an accepted connection
-    held: int = 0  # kept open
+    held: int = 0
     said: str = ""
     told_to_end: bool = False  # its process outlived its port
     unused: bool = False
@@ -90,7 +90,7 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
 
 
 def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Return the server's load as evidence against a hang."""
+    """Return the load as evidence against a hang."""
     text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
     return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 
@@ -107,7 +107,7 @@ def health_failed(looks: int) -> Evidence:
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s`: time of the last failed health check."""
+    """Return evidence of an unintended end. `dead_s`: last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"
@@ -156,7 +156,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """Return evidence of an engine core whose memory makes every start fail."""
+    """Return evidence of an engine core that was left behind."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -177,7 +177,7 @@ def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
 
 
 def turned_away(observation: Observation) -> bool:
-    """Return True if /metrics and /health return a proxy's status for a missing server."""
+    """Return True if a proxy answers for a missing server."""
     health = observation.health
     return observation.scrape.status in _GATEWAY and (health is None or health.status in _GATEWAY)
 

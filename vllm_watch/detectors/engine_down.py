@@ -49,7 +49,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
         self._answered_s: float | None = None
-        self._engines_s = float("-inf")  # last /metrics with an engine
+        self._engines_s = float("-inf")
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -58,7 +58,7 @@ class Detector:
         self._busy = False
         self._health = Health()
         self._share = Share()
-        self._crashed = False  # this silence was reported as a crash
+        self._crashed = False
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
         self._away_s = 0.0  # longest absence that began unused and ended by itself

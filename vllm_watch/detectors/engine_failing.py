@@ -32,7 +32,7 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 1
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
@@ -67,7 +67,7 @@ class Settings(BaseModel):
 
 
 class Detector:
-    """Follows how requests end, in every engine and in the API server."""
+    """Follows how requests end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -44,7 +44,7 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 PAUSES_USUAL = 3
 """A pause is usual if this many recent ones were as long."""
@@ -87,10 +87,10 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}  # engine → its process on this host
+        self._cores: dict[str, str] = {}
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
-        self._operations: dict[str, float] = {}  # engine → start of its operation
+        self._operations: dict[str, float] = {}
         # model → habits of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
@@ -110,7 +110,7 @@ class Detector:
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
                 self._cores[cpu.engine] = cpu.core
-        # Connections belong to the server, so they are evidence for an engine only if no engine moves.
+        # Connections belong to the server: they are evidence for an engine only if none moves.
         alone = not any(moved)
         verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
@@ -327,12 +327,12 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # Without a failed canary, the clients may be gone, or the network may separate this engine from its peers.
+        # Without a failed canary, clients may be gone, or the network may separate this engine from its peers.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
-        # A restart does not bring back a lost GPU, or one that needs a reset.
+        # A restart does not bring back a lost GPU.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,

@@ -35,12 +35,12 @@ class Ends(NamedTuple):
     length: float = 0.0
     aborted: float = 0.0
     repeated: float = 0.0  # stopped by a check that the client asked for
-    tokens: float = 0.0  # also of unfinished requests
-    prompts: float = 0.0  # histograms of finished requests from here
+    tokens: float = 0.0
+    prompts: float = 0.0  # histograms from here
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
-    asked: float = 0.0  # requests with a known max_tokens
+    asked: float = 0.0
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
     short: float = 0.0  # at most one token where more were allowed
@@ -121,7 +121,7 @@ class Failures:
         self._until_s = 0.0
         self._last_end_s = 0.0
         self.newest = self.window = Ends()
-        self.kv_failed: dict[str, float] = {}  # transfers, since the first failure
+        self.kv_failed: dict[str, float] = {}
 
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool

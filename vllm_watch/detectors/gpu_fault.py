@@ -52,7 +52,7 @@ class _Seen:
     xids: dict[int, float]  # code → last listed
     ecc: int | None = None
     ecc_grown: tuple[float, int] | None = None
-    engine: bool | None = None  # vLLM runs on it
+    engine: bool | None = None
 
 
 class HostDetector:
@@ -62,7 +62,7 @@ class HostDetector:
         self._settings = settings
         self._roster = GpuRoster()
         self._seen: dict[str, _Seen] = {}
-        self._missing: dict[str, int] = {}  # UUID → scrapes in a row
+        self._missing: dict[str, int] = {}
 
     def update(self, view: HostView) -> Verdict:
         gpus = view.gpus

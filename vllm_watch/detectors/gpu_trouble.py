@@ -7,13 +7,13 @@ from vllm_watch.signals.gpu_roster import GpuRoster
 
 
 class GpuTrouble:
-    """Follows the GPUs on which one server may run."""
+    """Follows the GPUs of one server."""
 
     def __init__(self) -> None:
         self._roster = GpuRoster()
         self._gpus: tuple[GpuSample, ...] | None = None
         self._others: frozenset[str] = frozenset()
-        self.lost: tuple[str, ...] = ()  # UUIDs
+        self.lost: tuple[str, ...] = ()
         self.xids: tuple[int, ...] = ()
 
     def look(self, view: View) -> None:

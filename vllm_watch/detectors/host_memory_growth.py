@@ -32,7 +32,7 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 
 class Settings(BaseModel):
@@ -98,14 +98,14 @@ class _Minute:
 
 
 class Detector:
-    """Follows the resident memory of one API server."""
+    """Follows one API server's memory."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
         self._least: _Minute | None = None
         self._started: float | None = None
-        self._first: _Minute | None = None  # first seen of this process
+        self._first: _Minute | None = None
         self._fds_most = 0.0
         self._media: bool | None = None
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
@@ -300,7 +300,7 @@ def _serves_media(reading: Reading) -> bool | None:
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Return the growth of each third that no new peak of connections explains."""
+    """Return each third's growth that no new peak of connections explains."""
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))

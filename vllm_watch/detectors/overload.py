@@ -84,7 +84,7 @@ class EngineJudge:
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)  # of a finished request
+        self._tokens = Mean(USUAL_SECONDS)
         self._deferred: deque[tuple[float, float]] = deque()
         self._deferred_usual = Mean(USUAL_SECONDS)
         self._paused_s: float | None = None
@@ -92,7 +92,7 @@ class EngineJudge:
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
-        self._fired = False  # before the watcher's restart
+        self._fired = False
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def update(self, look: EngineLook) -> Verdict:

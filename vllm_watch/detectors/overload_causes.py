@@ -1,4 +1,4 @@
-"""Names the cause of a lasting queue: vLLM admits a request when a slot, pages and step tokens are free."""
+"""Names the cause of a lasting queue."""
 
 from dataclasses import dataclass
 
@@ -22,14 +22,14 @@ class Queue:
     waiting: float
     running: float
     running_peak: float
-    usage: float  # share of the KV cache
+    usage: float
     step_tokens: float | None
     step_tokens_peak: float
-    deferred: float | None  # requests that do not wait for capacity
-    awaiting: float = 0.0  # requests that wait for remote KV
+    deferred: float | None
+    awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of their share of the cache
     cache_ratio: float | None = None  # cache size ÷ the previous process's
-    length_ratio: float | None = None  # finished requests ÷ usual ones
+    length_ratio: float | None = None  # finished ÷ usual
 
 
 def of_queue(queue: Queue) -> Cause:

@@ -21,8 +21,8 @@ class EngineLook:
     known: bool
     sample: EngineSample
     gpus: Sequence[GpuSample] | None
-    engines: int  # of the server
-    paused: bool | None = None  # by /pause
+    engines: int
+    paused: bool | None = None
     cpu: EngineCpu | None = None
 
 
@@ -30,10 +30,10 @@ class Judge(Protocol):
     """Judges one engine."""
 
     def update(self, look: EngineLook) -> Verdict:
-        """Return the verdict after this poll."""
+        """Return the verdict."""
 
     def export_state(self) -> dict[str, Any]:
-        """Return the learnt state as plain values."""
+        """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Restore the state of the same process. Raises one of stored.DAMAGE."""
@@ -42,7 +42,7 @@ class Judge(Protocol):
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 KEPT_SECONDS = 6 * 3600.0
 """Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests, and a

@@ -1,7 +1,6 @@
 """Finds which of several ranks that step together holds the others up.
 
-Every step is a collective, so most stalled ranks are victims. The stopped one may seem idle, but its process state (T)
-shows it.
+Every step is a collective, so most stalled ranks are victims; the culprit's process is stopped (T).
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ class Ranks:
     """Follows one target."""
 
     def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}  # engine → when first seen stopped
+        self._since_s: dict[str, float] = {}
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
         stopped = self._stopped(view)
@@ -85,7 +84,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Widen a restart to all ranks, because the others would wait forever for one."""
+    """Widen a restart to all ranks: the others would wait forever for one."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

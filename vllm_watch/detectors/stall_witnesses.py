@@ -1,4 +1,4 @@
-"""Finds evidence of a stall in the state of a followed engine."""
+"""Finds evidence of a stall."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -55,20 +55,20 @@ class Engine:
 
     restarts: int
     habits: Habits = field(default_factory=Habits)
-    told_s: float | None = None  # when this silence was called a stall
+    told_s: float | None = None
     fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
     fds_idle: float = 0.0
-    unseen_s: float | None = None  # when connections began to pile up
+    unseen_s: float | None = None
     asked_s: float | None = (
         None  # start of the time with more connections than when the steps stopped
     )
-    unserved: float = 0.0  # long waits that ended without service
+    unserved: float = 0.0
     unserved_idle: float = 0.0
-    finish_rate: float = 0.0  # requests per second
+    finish_rate: float = 0.0
     canary_failures: int = 0
-    canary_s: float = 0.0  # when the first was sent
+    canary_s: float = 0.0
     canary_waited_s: float = 0.0
     model: str = ""
 
@@ -167,7 +167,7 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
-    """Return True if the engine may still compile kernels."""
+    """Return True if kernels may still compile."""
     started = view.signals.process_start_time
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
@@ -180,7 +180,7 @@ def gpus_idle(view: View) -> bool:
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Return evidence beyond the counters, each with True if it supports a hang."""
+    """Return evidence, each with True if it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -255,7 +255,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Return evidence against a stall. `limit_s`: when a restart is advised, or None for never."""
+    """Return evidence against a stall. `limit_s`: when a restart is advised."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

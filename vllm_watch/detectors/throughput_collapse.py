@@ -52,6 +52,5 @@ class Detector(PerEngine[EngineJudge]):
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
-        """Return current work ÷ fresh work at equal load."""
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None

@@ -81,16 +81,16 @@ class Comparison:
     known: bool
     slow_log_ratio: float | None  # step time ÷ expected: 0 is normal, 0.7 twice
     expected_step_seconds: float | None
-    deviation: float | None  # of the log ratio at this load
-    throughput_ratio: float | None  # now ÷ fresh
-    running_expected: float | None  # at equal KV usage
+    deviation: float | None
+    throughput_ratio: float | None
+    running_expected: float | None
     familiar: bool
     sure: bool  # slow, but not for lack of pages
     slow: bool
     slow_now: bool
     starved: bool
     starved_now: bool
-    starved_seen: bool  # this block shows if requests starve
+    starved_seen: bool
 
     @property
     def unseen(self) -> bool:
@@ -245,7 +245,6 @@ class Baseline:
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
-        """Return a score, positive if requests wait for pages at low throughput; None if the queue is unknown."""
         if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()

@@ -52,7 +52,7 @@ class Block:
     finished: float | None
     finished_tokens: float | None
     preempted: float | None
-    prompts: float | None = None  # first tokens
+    prompts: float | None = None
     first_token_seconds: float | None = None  # sum
     kv_usage_end: float | None = None
     tokens_in_flight: float | None = None  # from an unknown zero

@@ -81,10 +81,10 @@ class Waited:
     """Current cost of waiting for a CPU."""
 
     explained_ratio: float  # of the slowdown's logarithm
-    share: float  # of the steps' time
+    share: float
     usual_share: float
     throttled_share: float | None  # of its CPU limit's periods
-    who: str  # process with the longest wait
+    who: str
 
 
 class StepWaits:

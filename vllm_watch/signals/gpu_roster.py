@@ -11,7 +11,7 @@ class GpuRoster:
 
     def __init__(self) -> None:
         self._known: dict[str, GpuSample] = {}
-        self.lost: tuple[GpuSample, ...] = ()  # gone, or reported lost
+        self.lost: tuple[GpuSample, ...] = ()
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
         if gpus is None:

@@ -21,7 +21,7 @@ SMOOTH_SECONDS = 20.0
 
 
 class Harm:
-    """Follows the latencies and waits of one engine."""
+    """Follows one engine's latencies and waits."""
 
     def __init__(self) -> None:
         self._now: list[float] = []  # step seconds, first-token seconds, requests waiting

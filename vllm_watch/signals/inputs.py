@@ -27,7 +27,7 @@ class Input:
     mend: str
     scope: str
     carried: Callable[..., object]
-    lasts_seconds: float = 0.0  # valid this long, if not polled each time
+    lasts_seconds: float = 0.0
 
 
 def _lengths(sample: EngineSample) -> object:
@@ -82,7 +82,7 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 class _Seen:
     now: bool = False
     ever: bool = False
-    without: int = 0  # scrapes in a row
+    without: int = 0
 
 
 class Inputs:
@@ -95,7 +95,7 @@ class Inputs:
         self._pattern: object = None
         self._same = 0
         self.revision = 0  # grows when an answer may have changed
-        self.why_not: str | None = None  # why there are no vLLM metrics
+        self.why_not: str | None = None
 
     @property
     def engines(self) -> tuple[str, ...]:

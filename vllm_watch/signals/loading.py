@@ -1,7 +1,4 @@
-"""Measures the starts of one server, and finds if one is under way.
-
-A loading vLLM refuses connections as a dead one does, but a new vLLM process shows a start.
-"""
+"""Measures the starts of one server, and finds if one is under way: a loading vLLM refuses connections, as a dead one."""
 
 from collections import deque
 from typing import Any
@@ -36,7 +33,7 @@ class Loading:
         self._silent_s: float | None = None
         self._refused = False
         self._loads_s: float | None = None
-        self._pids: set[int] = set()  # seen loading in this silence
+        self._pids: set[int] = set()
         self.by = ""
         self.is_gone = False
 

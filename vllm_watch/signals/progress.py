@@ -58,13 +58,13 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """An engine's work and its server's clients at one poll."""
+    """An engine's work and its server's clients."""
 
     counters: tuple[float | None, ...]
     outputs: tuple[float | None, ...]
     gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
-    work: float  # requests running, waiting or swapped
+    work: float
     finished: float  # without failed and aborted requests
     aborted: float
     loaded: float  # remote KV: ended transfers, or bytes
@@ -87,16 +87,16 @@ class Progress:
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # since when requests wait and none runs
         self.silent_polls = 0
-        self.pause_s = 0.0  # working silence that this poll ended
+        self.pause_s = 0.0  # silence that this poll ended
         self.rest_s: float | None = None
         self.waking = False  # no step since it rested
         # All clients left with the last step, according to every witness, or to one of two.
         self.gone = self.doubtful = False
         self.overdue = ""  # a clause: why signs of life no longer stand for output
         self._gained = 0.0  # share of the KV cache taken since the last output
-        self._before: Poll | None = None  # last poll before the last step
+        self._before: Poll | None = None  # before the last step
         self._before_s = 0.0
-        self._pace = self._pace_before = 0.0  # connections closed per second, lately and before
+        self._pace = self._pace_before = 0.0  # connections closed per second
         self._fds_least: float | None = None
 
     @property

@@ -26,7 +26,7 @@ class EngineSignals:
 
     engine: str
     model_name: str = ""
-    state: str = "unknown"  # one of signals.state.STATES
+    state: str = "unknown"
     state_text: str = ""
     requests_running: float | None = None
     requests_waiting: float | None = None
@@ -34,7 +34,7 @@ class EngineSignals:
     kv_cache_usage_ratio: float | None = None
     kv_cache_capacity_tokens: float | None = None
     kv_cache_free_tokens: float | None = None
-    kv_cache_time_to_full_seconds: float | None = None  # at the window's slope
+    kv_cache_time_to_full_seconds: float | None = None
     sleeping: bool | None = None
     sleep_level: int = 0  # 1, 2: without weights and cache on the GPU
     current_generation_tokens_per_second: float | None = None  # between the last two scrapes
@@ -47,7 +47,7 @@ class EngineSignals:
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None
     throughput_ratio: float | None = None  # now ÷ fresh at equal load
-    cpu_wait_ratio: float | None = None  # of the longest-waiting thread
+    cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
     time_to_first_token_seconds: Quantiles = Quantiles()
@@ -90,7 +90,7 @@ class TargetSignals:
     target: str
     t: float  # Unix time of the last observation
     up: bool
-    outcome: str  # one of samples.observation.OUTCOMES
+    outcome: str
     state: str  # of the least healthy engine
     state_text: str
     why_not: str | None = None
@@ -103,7 +103,7 @@ class TargetSignals:
     process_open_fds: float | None = None
     engines: Mapping[str, EngineSignals] = field(default_factory=dict)
     unknown_families: tuple[str, ...] = ()
-    detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
+    detectors: Mapping[str, Sight] = field(default_factory=dict)
     start_failure: StartFailure | None = None
-    startup_seconds: float | None = None  # longest recent start
+    startup_seconds: float | None = None
     advice: tuple[Advice, ...] = ()

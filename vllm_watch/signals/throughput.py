@@ -139,5 +139,4 @@ class Throughput:
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Return a healthy request's time in the engine (Little's law)."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""Converts times of observations with stepping clocks to an axis without steps, because rates over a step are wrong."""
+"""Converts times of observations with stepping clocks to an axis without steps."""
 
 from collections import deque
 from statistics import median

@@ -65,7 +65,6 @@ class Wander:
         self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, level
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
-        """Add a block. `well`: pending minutes are learnt."""
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds

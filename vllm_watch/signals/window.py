@@ -33,7 +33,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """The part of a poll that is kept: a sixth of an engine's metrics."""
+    """The kept part of a poll: a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -79,7 +79,7 @@ class Growth:
 
 
 class Window:
-    """Keeps the entries of the last `seconds`, oldest first."""
+    """Keeps the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -117,7 +117,7 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """Return (growth, seconds) in the window, or since the previous scrape."""
+        """Return (growth, seconds) in the window."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None

@@ -46,7 +46,7 @@ class Cause:
     """The texts of one cause."""
 
     title: str
-    seen: str  # a clause
+    seen: str
     first_step: str = ""  # one sentence; empty: the kind's
     restart: str = ""  # why no restart is advised; empty: the kind's
     family: str = ""  # causes of one family are the same trouble
@@ -66,7 +66,7 @@ class Story:
     severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
     charts: tuple[str, ...] = ()
-    of_gpus: bool = False  # about a host's GPUs
+    of_gpus: bool = False
     detected: bool = True
 
     def title_of(self, cause: str) -> str:

@@ -9,9 +9,9 @@ RUNBOOK = "restart.md"
 class Step:
     """Texts of one restart step."""
 
-    says: str  # predicate of the target
+    says: str
     first_step: str
-    ended: str = ""  # predicate of the restart
+    ended: str = ""
 
 
 STEPS = {

@@ -1,4 +1,4 @@
-"""Texts for GPU memory that a process holds but does not use."""
+"""Texts about stale GPU memory."""
 
 from vllm_watch.story.base import Cause, Story
 

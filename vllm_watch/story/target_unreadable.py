@@ -1,4 +1,4 @@
-"""Texts for a target that cannot be scraped, without an incident that explains it."""
+"""Texts about targets that cannot be scraped."""
 
 from vllm_watch.story.base import Story
 

@@ -26,7 +26,7 @@ class Place:
     """Last known location of a server."""
 
     gpus: frozenset[str] = frozenset()
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there
+    workers: Mapping[str, str] = field(default_factory=dict)
 
 
 class GpuUsers:

@@ -18,28 +18,21 @@ SLEEPING_ENGINE = "sleeping_engine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds before memory is called stale."""
+    """Seconds before memory is called stale; stale_vram.Settings gives the reasons."""
 
     dead_seconds: float = 30.0
-    """An ended process returns 100 GiB within seconds, with a slow driver later."""
 
     stuck_seconds: float = 120.0
-    """Time of unbroken uninterruptible sleep (D); slow disks and network file systems take less."""
 
     orphan_seconds: float = 60.0
-    """A worker whose parent died finishes its requests and ends within 40 s if it can."""
 
     notebook_seconds: float = 1800.0
-    """Half an hour without use: people who read, think or talk return sooner."""
 
     process_seconds: float = 3600.0
-    """Training waits for data, ranks or a checkpoint's disk, but not for an hour."""
 
     stopped_seconds: float = 600.0
-    """Time after Ctrl-Z or a signal, by which debugging is finished or active again."""
 
     unaccounted_seconds: float = 120.0
-    """Memory lacks an owner for seconds at a process's end, and for an instant at its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +52,7 @@ class Holder:
 
     process: ProcessSample
     judged: Judged
-    role: str | None = None  # of signals.holders.roles
+    role: str | None = None
     age_seconds: float | None = None
     place: str | None = None
 
@@ -70,7 +63,7 @@ class GpuHolders:
 
     gpu: GpuSample
     holders: tuple[Holder, ...] | None
-    unaccounted_bytes: int | None  # used memory less all holders'
+    unaccounted_bytes: int | None
     unaccounted: Judged
     targets: tuple[str, ...] = ()
 

@@ -21,21 +21,21 @@ DEAD_STATES = frozenset("ZX")
 
 @dataclass(slots=True)
 class Track:
-    """One process on one GPU; times are on the timeline."""
+    """One process on one GPU."""
 
     first_s: float
     last_s: float
     process: ProcessSample
     ppid: int | None
-    idle_s: float  # last sign of CPU or GPU work
+    idle_s: float  # last sign of work
     gpu_idle_s: float  # last sign of GPU work
     state_s: float
     role: str | None
     place: str | None
-    outside: bool  # known to be in no container
+    outside: bool  # in no container
     first_bytes: int | None
     worked: bool = False
-    work_known: bool = False  # signs of work are readable
+    work_known: bool = False
     reparented_s: float | None = None
     orphaned_s: float | None = None
     cpu_share: float | None = None  # in cores
