@@ -150,7 +150,6 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Return the Kullback-Leibler divergence, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

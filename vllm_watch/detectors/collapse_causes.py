@@ -38,16 +38,15 @@ NEEDS = Needs(
 )  # fmt: skip
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
-"""Causes that long prompts can imitate while they take the pages of other requests."""
+"""Causes that long prompts can imitate."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 """Causes outside the engine, which page only if more and more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
-"""A more specific cause may replace these while the alarm holds."""
 
 UNREAD_SHARE = 0.5
-"""Share of the used cache that running requests must leave unexplained before anything else is blamed."""
+"""Share of the used cache that running requests must leave unexplained."""
 
 LEAK_SHARE_MIN = 0.2
 """Share of the cache held by no request: prompts in progress and preempted requests blur the count by less."""
@@ -66,7 +65,7 @@ CREEP_SAMPLES = 180
 """Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""At this share of the baseline, the last scrape may show a recovery that the mean does not show yet."""
+"""At this share of the baseline the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
 """Finished requests this many times longer than when fresh fill the cache themselves."""

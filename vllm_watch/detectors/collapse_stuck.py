@@ -1,7 +1,6 @@
 """Finds requests that run for minutes without getting a token, while others come and go.
 
-Running requests decode (a token each per step) or are prefilled (Little's law: times to first token that add up in a
-second); the rest is stuck.
+Requests that neither decode (a token each per step) nor are prefilled (Little's law) are stuck.
 """
 
 from collections import deque

@@ -49,7 +49,6 @@ class Unread:
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Return True if steps are too short to read most pages in use."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

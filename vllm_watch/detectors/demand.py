@@ -1,4 +1,4 @@
-"""Follows the demand on a server: was it in use, idle or drained when it went?"""
+"""Follows the demand on a server: in use, idle, or drained on purpose."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,8 +14,7 @@ ARRIVALS_MISSED_MIN = 7.0
 """Missed arrivals that chance (Poisson) explains once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""The timing of clients and scrapes causes shorter silences; orchestrators wait this long or longer between draining
-and stopping a server."""
+"""The timing of clients and scrapes causes shorter silences; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
 """Missed arrivals that chance explains once in twenty, which is not a sign."""

@@ -1,8 +1,8 @@
 """Judges a server that accepts connections silently, and answered only an earlier run of the watcher.
 
 A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn listens only when the engine is up,
-with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a proxy, a mesh
-or an activator holds requests until a server is there; earlier observations decide.
+with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a proxy holds
+its requests.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Earlier:
         return "a server that starts has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        """Return the allowed silence since `since_s`, or None. Without `up` a start behind a proxy is allowed for."""
+        """Return the allowed silence since `since_s`, or None. Without `up`, a proxy may hold requests during a start."""
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
             return None
         return usual_s if up else START_SECONDS

@@ -28,7 +28,6 @@ SILENCES_KEPT = 8
 """Older lives and silences are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
-"""State that holds only for the server's address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")

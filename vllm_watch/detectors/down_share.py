@@ -65,7 +65,6 @@ class Share:
         )  # fmt: skip
 
     def look(self, view: View, waiting: float) -> None:
-        """`waiting`: requests that waited at the last answer."""
         scrape, health = view.observation.scrape, view.observation.health
         self._close = self._at_s is not None and view.at_s - self._at_s <= CLOSE_SECONDS
         self._at_s = view.at_s
@@ -90,7 +89,6 @@ class Share:
         self.is_advised = self.level >= (SURE if self.is_advised else ADVISE)
 
     def _falls_silent(self, call: Call, view: View) -> bool:
-        """Return True if a new connection got no answer, unlike the previous call."""
         which = int(call is view.observation.health)
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known

@@ -53,7 +53,7 @@ NOTICE_FACTOR = 1.5
 """A pause this many times longer than usual is suspicious."""
 
 ADVISE_FACTOR = 2.0
-"""A restart is advised after this many times the longest pause that the engine survived."""
+"""A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
 """A shorter hang is a ticket: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
@@ -68,10 +68,10 @@ FDS_SHARE_MISSED_MIN = 0.5
 """Minimum of new connections per missed finish: it shows that requests still arrived."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Connections must grow this often: it shows that requests arrived one after the other."""
+"""Minimum rises of connections: requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Needed if the finish rate is unknown: an idle pool opens its connections at once, waiting users come one by one."""
+"""The same without a finish rate: an idle pool opens its connections at once."""
 
 
 _WHAT = {
@@ -94,7 +94,7 @@ class Detector:
         # model → habits of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Engines that need a one-token request → whether a hang is suspected."""
+        """Engine → whether it is suspected, if it needs a one-token request."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)

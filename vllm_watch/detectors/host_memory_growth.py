@@ -300,7 +300,6 @@ def _serves_media(reading: Reading) -> bool | None:
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Return each third's growth that no new peak of connections explains."""
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))

@@ -32,7 +32,7 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""The stored queue is used again if the watcher was away no longer than this."""
+"""The stored queue is used if the watcher was away no longer."""
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0

@@ -18,7 +18,7 @@ PAUSE_SECONDS_MIN = 2.0
 """Shorter pauses are steps."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A longer stall is not a habit: an engine that hangs for a minute repeatedly is unhealthy each time."""
+"""A longer stall is not a habit: an engine that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
 """Net growth of connections during the silence: one or two may be a scraper's or a browser's."""

@@ -18,15 +18,15 @@ BLOCK_SECONDS_MAX = 8.0
 """A block ends at this time with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""A load seems lighter without these inputs."""
+"""Without these a load seems lighter."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Blocks with these are compared among themselves: long prompts hide computed tokens, and drafts and media cost more."""
+"""Long prompts hide computed tokens, and drafts and media cost more, so such blocks are compared among themselves."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""LoRA adapters used at once (one to three, four to fifteen, more), compared separately because switching costs time."""
+"""LoRA adapters used at once (one to three, four to fifteen, more): switching costs time."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)

@@ -28,7 +28,7 @@ UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""More is impossible while steps end, but a block may show more, because a wait is counted at its end."""
+"""A block may show more, because a wait is counted at its end."""
 
 USUAL_SECONDS_MIN = 10.0
 """Healthy steps before the usual wait is known: at least five blocks."""

@@ -15,10 +15,8 @@ NEAR = 1.2
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
 Fingerprint = tuple[str | None, Mapping[str, str] | None]
-"""Model and configuration; None is unknown."""
 
 Models = Mapping[frozenset[str], StepModel]
-"""Step models by `Block.apart`."""
 
 
 class Former:

@@ -13,7 +13,7 @@ UNTOLD_SECONDS = 600.0
 """Without a start time, counters that go on identify a process for this long: then a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""These are measured at each start and differ by some blocks."""
+"""These are measured at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 

@@ -1,4 +1,4 @@
-"""Measures the starts of one server, and finds if one is under way: a loading vLLM refuses connections, as a dead one."""
+"""Measures the starts of one server, and finds if one is under way."""
 
 from collections import deque
 from typing import Any
@@ -133,7 +133,7 @@ class Loading:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        """A vLLM process on this host's GPUs that is newer than the last answer is loading."""
+        """A vLLM process that is newer than the last answer is loading."""
         if self._answered_t is None:
             return
         for gpu in observation.gpus or ():

@@ -37,7 +37,7 @@ RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
-"""If this share of requests got a token in each step, few are in prefill, whose pages are taken before they are counted."""
+"""If this share of requests got a token in each step, few are in prefill."""
 
 
 class Entry(NamedTuple):

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors that a damaged entry raises, in all `restore` and `restored` methods."""
+"""Errors that a damaged entry raises."""
 
 Stored = Mapping[str, Any]
 

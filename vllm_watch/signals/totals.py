@@ -109,5 +109,4 @@ class Totals:
 
 @lru_cache(maxsize=64)
 def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
-    """Return a selector of the bucket at or below each bound."""
     return itemgetter(*(bisect_right(theirs, bound) for bound in ours))

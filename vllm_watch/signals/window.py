@@ -117,7 +117,6 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """Return (growth, seconds) in the window."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None

@@ -8,10 +8,10 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""Ending of a step if it is unknown whether a restart is advised, as in alert rules."""
+"""Ending of a step if it is unknown whether a restart is advised."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""The same, if a successful first step makes a restart needless."""
+"""The same, for steps that may make a restart needless."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
@@ -78,7 +78,6 @@ class Story:
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """`known`: the incident's texts, which may contain the PID."""
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")

@@ -20,7 +20,6 @@ def _found() -> dict[str, Story]:
 STORIES: Mapping[str, Story] = _found()
 
 KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
-"""Kinds that detectors find."""
 
 
 def story_of(kind: str, target: str = "") -> Story:
