@@ -67,7 +67,7 @@ class Bar:
         self.lasting = Lasting()
         self.reached: Sequence[str] = ()
         self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
-        self._seconds = 0.0  # beyond the bar
+        self._seconds = 0.0
         self._worst = 0.0
         self._recovered = 0.0  # worst slowdown that ended by itself
 

@@ -29,7 +29,7 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""How long another cause must hold before it replaces the first: one long request that ends can look like many."""
+"""Another cause must hold this long to replace the first: one long request that ends resembles many."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A shortage that requests cause pages once its queue exceeds twice (its first length + 5)."""
@@ -233,7 +233,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # A starved engine runs a few long requests, whose steps are long without a fault.
+            # A starved engine runs a few long requests, and their steps are long without a fault.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:

@@ -23,7 +23,7 @@ SIBLINGS_TIMES_MIN = 2.0
 """Requests running, and step time, ÷ the siblings'; high, because routers spread requests unevenly."""
 
 GRAIN = log(1.5)
-"""Rates whose logs of tokens per second are this close count as one."""
+"""Tokens per second this close (in log) count as one rate."""
 
 RATES_MAX = 32
 """This many rates cover a factor of 400,000."""

@@ -51,9 +51,7 @@ class Fresh:
     """The GPUs of a healthy engine."""
 
     pids: frozenset[int] = frozenset()
-    clocks: Mapping[str, float] = field(
-        default_factory=dict
-    )  # UUID → share of its maximum, while busy
+    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → share of its maximum
 
     @classmethod
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":

@@ -10,7 +10,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Stuck requests, and their share beyond the usual; gauges are read between steps and overstate long steps."""
+"""Stuck requests, and their share beyond the usual; polls read the gauges more often in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of the last hour's minutes."""
@@ -29,17 +29,10 @@ class Stuck:
     """Follows one engine."""
 
     def __init__(self) -> None:
-        self._sums = [
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        ]  # of the current minute: seconds, running, decoding, prefilling
+        self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
         self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
         self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of the rest
-        self._minutes: deque[tuple[float, float]] = deque(
-            maxlen=MINUTES
-        )  # share beyond the usual, running
+        self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)  # excess share, running
 
     def add(self, block: Block) -> None:
         if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:

@@ -1,4 +1,4 @@
-"""Finds an engine that crawls, or whose clients all leave unserved, without a known past."""
+"""Finds an engine that crawls, or leaves all clients unserved, without a known past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample

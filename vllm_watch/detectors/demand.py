@@ -28,14 +28,14 @@ SILENCES_USUAL = 3
 """A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""A draining server runs at most this share of what it ran at its last admissions."""
+"""A draining server runs at most this share of its requests at the last admissions."""
 
 RUNNING_SHARE = 0.3
 """Weight of one scrape in the running requests: about three scrapes are averaged."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server that is told to stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once,
+"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once,
 while clients aborted few before."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0

@@ -46,7 +46,6 @@ class Earlier:
         return "a server that starts has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        """Return the allowed silence since `since_s`, or None. Without `up`, a proxy may hold requests during a start."""
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
             return None
         return usual_s if up else START_SECONDS

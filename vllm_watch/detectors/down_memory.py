@@ -17,8 +17,7 @@ STATE_VERSION = 1
 """Format of the stored state."""
 
 AWAY_SECONDS_MAX = 600.0
-"""If the watcher was away longer, a server that refuses may have been stopped, moved or scaled to zero. Updates and
-restarts of the watcher take less."""
+"""Updates and restarts of the watcher take less; later, a server may have been stopped, moved or scaled to zero."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
 """Longest absence that is learnt: a week covers a weekend."""
@@ -28,6 +27,7 @@ SILENCES_KEPT = 8
 """Older lives and silences are little evidence of today's server."""
 
 OF_ADDRESS = ("earlier",)
+"""State that holds only for the server's address."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")

@@ -52,7 +52,7 @@ class Settings(BaseModel):
     """A silent server is restarted after this time, or after twice the longest silence that it recovered from."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """An API server exits within a second of its engine core's death. One that lives longer after closing its port was told
+    """An API server exits within a second of its engine core's death. One that lives longer after closing its port was asked
     to stop and finishes its requests (seen: 40 s after SIGTERM)."""
 
     loop_starts: int = Field(3, ge=2)

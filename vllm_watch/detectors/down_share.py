@@ -26,7 +26,7 @@ than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
 """A call waits 4 s, so polls this close meet the late end of a passing silence at least every other time. Polls further
-apart cannot tell it from one hanging process, so a restart is advised only if /metrics was answered at once while a
+apart cannot distinguish it from one hanging process, so a restart is advised only if /metrics was answered at once while a
 simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
@@ -47,9 +47,7 @@ class Share:
     unanswered: int = 0
     _at_s: float | None = None
     _close: bool = False
-    _mute: list[bool] = field(
-        default_factory=lambda: [False, False]
-    )  # whether /metrics, /health were unanswered
+    _mute: list[bool] = field(default_factory=lambda: [False, False])  # /metrics, /health
 
     def export_state(self) -> dict[str, Any]:
         return asdict(self)

@@ -62,7 +62,7 @@ def alive_after_all(failed_looks: int) -> Verdict:
 
 
 def health_failing(failed_looks: int) -> Verdict:
-    """Judge a server whose /health fails while it serves."""
+    """Judge a server with a failing /health that serves."""
     evidence = down_witnesses.health_failed(failed_looks)
     text = "tokens were generated while /health failed"
     return Verdict(

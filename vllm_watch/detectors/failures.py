@@ -43,7 +43,7 @@ class Ends(NamedTuple):
     asked: float = 0.0
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
-    short: float = 0.0  # at most one token where more were allowed
+    short: float = 0.0  # at most one token, though more were allowed
     cut: float = 0.0  # `length` far below their max_tokens
 
     @property

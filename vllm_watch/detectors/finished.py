@@ -21,7 +21,7 @@ LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
 """Bounds of that time: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""What remains of one preemption after LENGTH_HALF_SECONDS."""
+"""Remainder of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
 """A prompt is long at this multiple of a fresh request's whole length."""

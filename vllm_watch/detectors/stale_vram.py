@@ -42,7 +42,7 @@ class Settings(BaseModel):
     """A worker exits within 40 s of its parent's death if it can."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users who read, think or talk come back sooner."""
+    """Users come back sooner after they read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""

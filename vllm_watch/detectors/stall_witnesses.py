@@ -61,9 +61,7 @@ class Engine:
     fds_rises: int = 0
     fds_idle: float = 0.0
     unseen_s: float | None = None
-    asked_s: float | None = (
-        None  # start of the time with more connections than when the steps stopped
-    )
+    asked_s: float | None = None  # since when additional connections are open
     unserved: float = 0.0
     unserved_idle: float = 0.0
     finish_rate: float = 0.0

@@ -66,7 +66,6 @@ class Block:
 
     @property
     def apart(self) -> frozenset[str]:
-        """Return what a block shares with those that its steps are compared with."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True

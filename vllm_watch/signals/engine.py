@@ -106,7 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if a replica behind the same address answered, whose counters are older than the last poll."""
+        """Return True if a replica behind the same address answered: its counters are older than the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(

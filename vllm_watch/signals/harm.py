@@ -14,7 +14,7 @@ USUAL = 3
 """A minute is usual if this many were as bad."""
 
 MINUTE_SECONDS = 60.0
-"""Users who wait remember minutes."""
+"""Waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current experience: a few answers."""
@@ -25,11 +25,7 @@ class Harm:
 
     def __init__(self) -> None:
         self._now: list[float] = []  # step seconds, first-token seconds, requests waiting
-        self._sums, self._seconds, self._well = (
-            [0.0, 0.0, 0.0],
-            0.0,
-            True,
-        )
+        self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
         self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:

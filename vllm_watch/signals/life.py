@@ -10,7 +10,7 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Without a start time, counters that go on identify a process for this long: then a new one could have caught up."""
+"""Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """These are measured at each start."""

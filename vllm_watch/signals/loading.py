@@ -133,7 +133,6 @@ class Loading:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        """A vLLM process that is newer than the last answer is loading."""
         if self._answered_t is None:
             return
         for gpu in observation.gpus or ():

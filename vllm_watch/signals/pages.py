@@ -61,10 +61,7 @@ class Pages:
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
-        self._moves = [
-            0.0,
-            0.0,
-        ]  # when healthy: squared changes of usage, of tokens in flight
+        self._moves = [0.0, 0.0]  # squared changes of usage, of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
 
     def note(

@@ -141,9 +141,8 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        if (
-            now.work and not self.served and not begins and engines == 1
-        ):  # HTTP clients are the server's
+        # Connections belong to the server, and not to one of several engines.
+        if now.work and not self.served and not begins and engines == 1:
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
@@ -178,9 +177,7 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = (
-            self.life_s - self.output_s
-        )  # signs of life without output; frozen during silence
+        silent_s = self.life_s - self.output_s  # does not grow without signs of life
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:

@@ -15,9 +15,7 @@ class Quantiles:
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
-    first_bound: float | None = (
-        None  # of the lowest bucket, which does not resolve smaller quantiles
-    )
+    first_bound: float | None = None  # smaller quantiles are not resolved
 
 
 @record

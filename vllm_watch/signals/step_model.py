@@ -73,7 +73,6 @@ class StepModel:
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Correct the fit by the most similar load met."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),
@@ -96,7 +95,6 @@ class StepModel:
         return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
     def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the fit holds; blocks that share requests count once."""
         if not self.seconds:
             return False
         leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0

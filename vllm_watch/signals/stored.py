@@ -1,4 +1,4 @@
-"""Reads checked values back from disk, where they may be damaged."""
+"""Reads values back from disk and checks them."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite

@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""If ancestors are unknown, an older core must have been idle this many times the limit beside a younger one."""
+"""If ancestors are unknown, a core that is older than another must have been idle for this many times the limit."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:

@@ -45,7 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Return True outside containers, where all of the host's processes are visible."""
+    """Return True outside containers: then all of the host's processes are visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(

@@ -87,7 +87,7 @@ def is_vllm_command(command: str) -> bool:
 
 
 def is_vllm_part(command: str) -> bool:
-    """Return True for an engine core or worker, whose parent is vLLM too."""
+    """Return True for an engine core or worker."""
     return of_command(command) in (CORE, WORKER)
 
 

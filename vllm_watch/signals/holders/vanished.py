@@ -70,7 +70,7 @@ def stuck(case: Case) -> Judged | None:
 
 
 def container_gone(case: Case) -> Judged | None:
-    """Judge a process whose container was removed."""
+    """Judge a process that outlived its container."""
     track, process = case.track, case.process
     if not place.is_deleted(process.cgroup):
         return None

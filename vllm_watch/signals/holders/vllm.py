@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def orphan(case: Case) -> Judged | None:
-    """Judge an engine core or worker whose server may be gone."""
+    """Judge an engine core or worker that may have lost its server."""
     if case.role not in (roles.CORE, roles.WORKER):
         return None
     return orphaned(case, case.limits.orphan_seconds)
@@ -79,7 +79,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Growth is no verdict, because the engine may have woken up."""
+    """Growth is not a verdict, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []
