@@ -18,7 +18,7 @@ LIMIT_SECONDS = 10.0
 """Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only after such a change: a captioning job spends seconds on images all day."""
+"""Page only if the usual time grew by this factor: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
 """A one-minute burst takes a minute to drain, and its requests another to finish."""

@@ -1,7 +1,7 @@
 """Defines the contract of detectors.
 
 A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. Its
-memory is bounded, and it compares nothing across a gap (`View.known` is False).
+memory is bounded, it compares nothing across a gap (`View.known` is False), and its runbook is docs/detectors/KIND.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ class Around:
     """Other targets related to this one."""
 
     missed_by: tuple[str, ...] = ()  # those that wait for KV from such servers, or fail without it
-    waited_for: tuple[str, ...] = ()  # those that have no other source
+    waited_for: tuple[str, ...] = ()  # those of `missed_by` without another source
     peers: tuple[str, ...] = ()  # those that exchange KV with it
     ranks: tuple[str, ...] = ()  # those that step together with it
     stalled_ranks: tuple[str, ...] = ()
     held_up_by: tuple[str, ...] = ()  # ranks that failed themselves
     others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
-    left_core: str | None = None  # the same of an earlier server's stale core
+    left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
 
 @record

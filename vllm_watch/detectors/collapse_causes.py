@@ -137,11 +137,11 @@ class Starvation:
     long_prompts_share: float | None
     long_prompt_tokens: float
     late_length_ratio: float | None  # without earlier requests
-    unexplained: float | None  # share of the cache
+    unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of their share of the cache
-    unheld: float | None  # share of the cache
+    unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
     unheld_surely: bool  # for longer than a prompt takes
 

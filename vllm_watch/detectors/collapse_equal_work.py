@@ -39,7 +39,7 @@ LEARNT_TIMES = 1.5
 """Only less is learnt as usual, so that a growing slowdown is not."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must show this too: the mean stays high while a recovered engine drains its queue."""
+"""The last half minute must cost this many times the usual, too: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
 """A finding holds while the last half minute costs more than the first, at no more than the second of the usual work."""

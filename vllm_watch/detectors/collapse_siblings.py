@@ -21,7 +21,7 @@ SIBLINGS_MIN = 2
 """With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape. They are spread over the ranks, because the ranks of one node are not enough."""
+"""Bounds the cost of a scrape. Siblings are spread over the ranks, because the ranks of one node are not enough."""
 
 SPREAD_DEVIATIONS = 5.0
 """A loss must also exceed this many deviations among the siblings."""
@@ -33,7 +33,7 @@ KNOWN_SECONDS = 600.0
 """Work needed before a finding: two smoothing windows."""
 
 _SPREAD_MIN = 0.015
-"""Minimum of that deviation, in log step time, because siblings may agree by chance."""
+"""Minimum deviation among the siblings, in log step time, because they may agree by chance."""
 
 
 @dataclass

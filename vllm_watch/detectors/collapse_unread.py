@@ -1,4 +1,4 @@
-"""Measures how long running requests have explained too few used pages."""
+"""Measures for how long running requests have held too few of the used pages."""
 
 from math import exp
 
@@ -11,13 +11,13 @@ UNHELD_SECONDS = 15.0
 """Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Replaces it if the usual step time is unknown: one prompt among many may hide, but no longer than this."""
+"""Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may hide, but no longer."""
 
 UNREAD_LOG_RATIO = 0.1
 """Without token counts, steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""They must also be shorter by this many deviations, because the model may not know this load."""
+"""Steps must also be shorter by this many deviations, because the model may not know this load."""
 
 
 class Unread:

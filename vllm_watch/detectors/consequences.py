@@ -37,7 +37,7 @@ RULES = (
 )
 """By yardstick, mildest first; each needs the one before it.
 
-Its own past: adapters, grammars and encoders cost up to 1.6 times (worlds `lora_bursts`: six false pages a day at
+Against its own past: adapters, grammars and encoders cost up to 1.6 times (worlds `lora_bursts`: six false pages a day at
 1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of loading and
 every request in flight, hence 120 s. Siblings share load and hardware, hence 1.45, after the time to know them. Against
 the predecessor: no other GPU of the fleet or flag costs 3.0 times, no warm-up takes 180 s, and all users are harmed.

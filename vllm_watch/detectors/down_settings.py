@@ -26,7 +26,7 @@ class Settings(BaseModel):
     recovered from longer silences pages at twice the longest."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
-    """Upper bound of that time: by then clients have given up."""
+    """Upper bound of the time before a page: by then clients have given up."""
 
     unreachable_looks: int = Field(3, ge=1)
     unreachable_seconds: float = Field(15.0, gt=0)

@@ -18,7 +18,7 @@ NEEDS = Needs(
 
 
 def unknown(summary: str) -> Verdict:
-    """Return that it is not judged yet."""
+    """Return an unknown verdict."""
     return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
 
 
@@ -62,7 +62,7 @@ def alive_after_all(failed_looks: int) -> Verdict:
 
 
 def health_failing(failed_looks: int) -> Verdict:
-    """Judge a server with a failing /health that serves."""
+    """Judge a server that serves although /health fails."""
     evidence = down_witnesses.health_failed(failed_looks)
     text = "tokens were generated while /health failed"
     return Verdict(

@@ -4,7 +4,6 @@ vLLM's API server exits when its engine core dies, so a crashed server refuses c
 to 20 minutes. A stopped or blocked server accepts them without a response, and so does a very busy one for some seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
-Runbook: docs/detectors/engine_down.md.
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 
 Failures by clients (4xx, disconnects) and intended refusals (503 of --max-num-queued-reqs) do not count.
 
-Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
+Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811.
 """
 
 from collections.abc import Sequence

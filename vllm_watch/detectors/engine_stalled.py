@@ -1,7 +1,7 @@
 """Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
 Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
-its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
+its EngineCore stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ FDS_RISES_MISSED_MIN = 2
 """Minimum rises of connections: requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""The same without a finish rate: an idle pool opens its connections at once."""
+"""Minimum rises without a finish rate: an idle pool opens its connections at once."""
 
 
 _WHAT = {

@@ -36,7 +36,7 @@ class Ends(NamedTuple):
     aborted: float = 0.0
     repeated: float = 0.0  # stopped by a check that the client asked for
     tokens: float = 0.0
-    prompts: float = 0.0  # histograms from here
+    prompts: float = 0.0  # this and the next five come from histograms
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0

@@ -1,6 +1,6 @@
 """Detects a broken GPU: lost from the bus, an Xid error, memory errors.
 
-Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
+Source: NVIDIA, Xid Errors; GPU Memory Error Management.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,6 @@
 Caches and pools level off but a leak keeps its pace, so the growth of three thirds of half an hour is compared.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
-Runbook: docs/detectors/host_memory_growth.md.
 """
 
 from collections import deque

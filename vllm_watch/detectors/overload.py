@@ -1,6 +1,6 @@
 """Detects a lasting queue.
 
-Source: vLLM's advice on `num_requests_waiting`. Runbook: docs/detectors/overload.md.
+Source: vLLM's advice on `num_requests_waiting`.
 """
 
 from collections import deque

@@ -45,8 +45,7 @@ STATE_VERSION = 2
 """Format of the stored state."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests, and a
-minute of work measures it again."""
+"""Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests."""
 
 
 class PerEngine(Generic[J]):

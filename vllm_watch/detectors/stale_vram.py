@@ -1,6 +1,6 @@
 """Warns of GPU memory held without use, on which the next start of an engine fails.
 
-Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
+Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
 
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """Detects an engine that does far less than when fresh, at equal load.
 
-Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Runbook:
-docs/detectors/throughput_collapse.md.
+Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Few requests run if fewer than this share of those that ran at equal KV usage when fresh."""
+"""An engine starves if fewer than this share of the usual requests run at equal KV usage."""
 
 STARVED_USAGE_MIN = 0.7
 """Below this usage requests do not wait for the cache (one huge request may wait for a third of it)."""
@@ -70,7 +70,7 @@ ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Level after a longer restart: nothing is learnt, and no alarm holds, until new blocks decide."""
+"""Level after a longer absence of the watcher: nothing is learnt, and no alarm holds, until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests may wait and so few never used as many pages."""
+        """Return True if requests may wait, and so few never used this many pages."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:

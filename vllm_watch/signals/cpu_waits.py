@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""An hour at one poll a second, as in signals/window.py."""
+"""An hour at one poll a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
 """Longer than a block, which lasts 8 s at most, or one interval."""
@@ -22,13 +22,13 @@ SAME_SECONDS = 1e-3
 """Closer times are the same poll, because sums round."""
 
 SMOOTHING = 0.3
-"""The weight that step times have too, so that both scatter alike."""
+"""Weight of a block, the same as for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
 """A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""A block may show more, because a wait is counted at its end."""
+"""Limit: a wait is counted at its end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
 """Healthy steps before the usual wait is known: at least five blocks."""

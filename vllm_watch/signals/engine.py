@@ -17,7 +17,7 @@ FILLING_RATIO_MIN = 0.01
 """From this growth the KV cache is filling; single requests move its usage by as much."""
 
 SKEW_SECONDS = 60.0
-"""Tolerance between clocks: NTP keeps them within a second, and unsynchronized hosts drift by seconds a day."""
+"""Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 

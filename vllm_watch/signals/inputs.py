@@ -1,4 +1,4 @@
-"""Follows which inputs of judgement a target's polls carry."""
+"""Follows the inputs of judgement that a target's polls carry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

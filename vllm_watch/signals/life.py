@@ -26,7 +26,7 @@ class Life:
     process_start_time: float | None
     counters: tuple[float | None, ...]
     config: str
-    model: str  # the same without measured sizes
+    model: str  # digest without measured sizes
     version: str | None
     max_model_len: float | None
 

@@ -1,4 +1,4 @@
-"""Names the state of an engine without incidents (incidents/states.py)."""
+"""Names the state of an engine; incidents/states.py adds those of open incidents."""
 
 from collections.abc import Mapping
 

@@ -31,7 +31,7 @@ READY_SECONDS = 40.0
 
 NEWS = 0.02
 SOLVE_EVERY = 8
-"""Only every eighth block with less leverage is followed by a solution."""
+"""Blocks with less leverage hardly change the fit, which is solved after every eighth of them."""
 
 REPEAT_SECONDS = 15.0
 """Blocks this close share requests (an answer takes 10 to 60 s) and count as one."""

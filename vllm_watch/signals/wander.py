@@ -40,7 +40,7 @@ UNREST_MINUTES = 4
 down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
 
 MOVE = 0.6
-"""A larger change in a minute (1.8 times) is the begin or end of a fault: in a wander of sigma 0.5 over ten minutes it is
+"""A larger change in a minute (1.8 times) is the beginning or end of a fault: in a wander of sigma 0.5 over ten minutes it is
 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)

@@ -93,7 +93,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
 
 
 def allowance_bytes(gpu: GpuSample) -> int:
-    """Return the ordinary excess; old drivers include reserved memory in `used`."""
+    """Return the memory that may lack an owner; old drivers include reserved memory in `used`."""
     share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
     reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())

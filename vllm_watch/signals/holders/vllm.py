@@ -1,4 +1,4 @@
-"""Judges vLLM's own processes: living or orphaned."""
+"""Judges vLLM's own processes."""
 
 from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
