@@ -67,7 +67,6 @@ class Pages:
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
     ) -> None:
-        """`well`: no sign of trouble; `awaited`: share held for remote KV."""
         self._awaited = awaited
         self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
