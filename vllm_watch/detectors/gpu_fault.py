@@ -128,7 +128,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived the fault. One on several GPUs may be down for another reason.
+        # A server that answers has survived it. Only servers on that GPU count: others may be down for other reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""

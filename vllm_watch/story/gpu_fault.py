@@ -1,4 +1,4 @@
-"""Texts for a broken GPU."""
+"""Texts about broken GPUs."""
 
 from vllm_watch.story.base import Cause, Story
 

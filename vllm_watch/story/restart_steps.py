@@ -1,4 +1,4 @@
-"""Texts for the steps of a restart."""
+"""Texts about restart steps."""
 
 from dataclasses import dataclass
 
