@@ -1,8 +1,4 @@
-"""Answers that are empty, cut off after a token, or endless. A helper of `engine_failing`.
-
-Garbage shows in answer lengths and finish reasons, not in latencies. Answers as short or long as requested are fine
-(max_tokens=1, benchmarks with ignore_eos), as are requests of a new kind.
-"""
+"""Finds answers that are empty, cut off after a token, or endless, unless the requests asked for such answers."""
 
 from math import log
 from operator import add
@@ -15,26 +11,26 @@ from vllm_watch.signals import stored
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
 ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""Nearly every answer is affected; a finding ends when half are well."""
+"""A finding begins when nearly every answer is affected, and ends when half are well."""
 
 SURE = 14.0
-"""Log odds against chance: one in a million, as often as a busy engine has windows in a year."""
+"""Log odds against chance, one in a million: a busy engine has that many windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Minimum past for a comparison."""
+"""Answers and time needed before the past can be compared with."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
-"""Changes within minutes do not become the usual."""
+"""The past fades so slowly that changes within minutes do not become usual."""
 
 ALIKE_FACTOR = 2.0
-"""Mean request sizes that differ by more come from other clients."""
+"""If mean request sizes differ by more, the requests come from other clients."""
 
 ADOPT_SECONDS = 3600.0
-"""Another kind of requests becomes the usual after this long."""
+"""Requests of another kind become the usual after this long."""
 
 
 PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
-"""Without a past, one of five answers may be affected."""
+"""Without a past, one of five answers is assumed to be affected."""
 
 
 @record
@@ -45,9 +41,9 @@ class Finding:
     severity: str
     count: float
     of: float
-    usual: float  # share in the past
+    usual: float
     since_s: float
-    present: bool  # still in the last poll
+    present: bool
 
 
 class Answers:
@@ -56,8 +52,8 @@ class Answers:
     def __init__(self, model: str | None) -> None:
         self.model = model
         self._past, self._seconds = Ends(), 0.0
-        self._quiet_s = 0.0  # since a request ended
-        self._strange, self._strange_s = Ends(), 0.0  # since the current finding began
+        self._quiet_s = 0.0
+        self._strange, self._strange_s = Ends(), 0.0
         self._at_s: float | None = None
         self._found: Finding | None = None
 
@@ -66,7 +62,6 @@ class Answers:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Answers":
-        """Raises one of stored.DAMAGE."""
         answers = cls(stored.text_or_none(state["model"]))
         answers._past = Ends(*stored.numbers(state["past"], len(Ends())))
         answers._seconds = stored.number(state["seconds"], 0.0)
@@ -99,7 +94,7 @@ class Answers:
         return self._found
 
     def _learn(self, newest: Ends, seconds: float) -> None:
-        """Add a poll; nights without requests do not fade the past."""
+        """Add a poll; the past does not fade while no request ends."""
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
@@ -108,7 +103,6 @@ class Answers:
         self._seconds = keep * self._seconds + passed_s
 
     def _severity(self, cause: str, now: Ends) -> str | None:
-        """Return the severity; None: requests may have asked for such answers."""
         past = self._past
         if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
             return "page"
@@ -116,7 +110,7 @@ class Answers:
             return "page"
         if past.done < LEARNT_ANSWERS or self._seconds < LEARNT_SECONDS:
             return "ticket" if cause == EMPTY else None
-        # Endless answers are longer than usual, unless clients changed their limit.
+        # Endless answers are longer than usual, unless clients changed max_tokens.
         if cause == ENDLESS and (
             _mean(now.tokens, now.done) <= _mean(past.tokens, past.done)
             or (now.asked and past.asked and not _alike(now.asked_tokens, now.asked, past.asked_tokens, past.asked))
@@ -133,7 +127,7 @@ class Answers:
             _count(cause, now) / self._strange_s,
         )
         if is_now < ALIKE_FACTOR * usual:
-            return None  # usually most are
+            return None
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
         return "page" if _alike(is_now - usual, 1.0, missing, 1.0) else "ticket"
 
@@ -156,7 +150,6 @@ def _alike(total: float, count: float, past_total: float, past_count: float) -> 
 
 
 def _divergence(share: float, usual: float) -> float:
-    """Return the Kullback-Leibler divergence from the usual share, per answer."""
     if share <= usual:
         return 0.0
     rest = (1.0 - share) * log((1.0 - share) / (1.0 - usual)) if share < 1.0 else 0.0

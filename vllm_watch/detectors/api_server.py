@@ -1,9 +1,6 @@
-"""A bottleneck in the API server. A helper of `overload`.
+"""Finds latency in the API server: the part that queue, prefill and decode do not explain.
 
-End-to-end latency less queue, prefill and decode of the same finished requests is time in the API server: tokenizing,
-image processing, waiting for its one CPU.
-
-Source: vLLM's --api-server-count; an end-to-end latency that its parts do not explain.
+Source: vLLM's --api-server-count.
 """
 
 from operator import ge, sub
@@ -21,33 +18,33 @@ LIMIT_SECONDS = 10.0
 """Users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only for changes: a captioning job spends seconds on images all day."""
+"""Page only if the usual time grew by this factor: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
 """A one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
-"""Keeps one huge prompt from dominating the mean."""
+"""A block needs this many requests, so that one huge prompt does not dominate the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video per request; fewer do not explain the mean."""
+"""Images, audio or video per request; fewer do not explain a long mean."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""A mean over hours, known after ten minutes."""
+"""The usual time is a mean over hours, and known after ten minutes."""
 
 CPU_BOUND_CORES = 0.8
-"""Python runs on one core. Below this it waits, for an engine that accepts no requests."""
+"""Python runs on one core; a server that uses less waits for an engine that accepts no requests."""
 
 
 class _Totals(NamedTuple):
-    """Sums over all engines of a server since its start."""
+    """Sums over a server's engines."""
 
     requests: float
     outside_s: float  # may fall by rounding
     queued_s: float
     steps: float
-    media: float  # images, audio and video
+    media: float
 
 
 class ApiServer:
@@ -64,12 +61,10 @@ class ApiServer:
         return {"usual": self._usual.export_state(), "media": self._usual_media.export_state()}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Raises one of stored.DAMAGE."""
         self._usual.restore(state["usual"], away_seconds)
         self._usual_media.restore(state["media"], away_seconds)
 
     def update(self, view: View) -> tuple[Verdict, ...]:
-        """Judge a scrape; return nothing without latencies."""
         reading = view.observation.reading
         totals = None if reading is None else _totals(reading.engines)
         if reading is None or totals is None:
@@ -94,7 +89,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # Requests wait up to a step to enter the engine; that is not the API server's.
+        # The wait for the next step, before a request enters the engine, does not count.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING

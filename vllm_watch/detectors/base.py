@@ -1,8 +1,7 @@
-"""The contract of detectors.
+"""Defines the contract of detectors.
 
-A module of this folder has `Settings` (frozen pydantic, good defaults, a reason for each threshold) and a
-`Detector(settings)` for one target or a `HostDetector(settings)` for one host's GPUs. Memory must be bounded; after a
-gap (`View.known` is False) do not compare with earlier data.
+A module has frozen `Settings` and a `Detector(settings)` for a target or a `HostDetector(settings)` for a host's GPUs. Its
+memory is bounded, it compares nothing across a gap (`View.known` is False), and its runbook is docs/detectors/KIND.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +22,15 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 @record
 class Around:
-    """Other targets related to this one, by name."""
+    """Other targets related to this one."""
 
-    missed_by: tuple[str, ...] = ()  # they wait for KV from such servers, or fail without
-    waited_for: tuple[str, ...] = ()  # as `missed_by`, with this server as their only source
-    peers: tuple[str, ...] = ()  # they exchange KV with it
-    ranks: tuple[str, ...] = ()  # they step together with it
-    stalled_ranks: tuple[str, ...] = ()  # those of `ranks` with work and no progress
-    held_up_by: tuple[str, ...] = ()  # those of `ranks` that failed themselves
-    others_gpus: frozenset[str] = frozenset()  # UUIDs of GPUs that only other servers use
+    missed_by: tuple[str, ...] = ()  # those that wait for KV from such servers, or fail without it
+    waited_for: tuple[str, ...] = ()  # those of `missed_by` without another source
+    peers: tuple[str, ...] = ()  # those that exchange KV with it
+    ranks: tuple[str, ...] = ()  # those that step together with it
+    stalled_ranks: tuple[str, ...] = ()
+    held_up_by: tuple[str, ...] = ()  # ranks that failed themselves
+    others_gpus: frozenset[str] = frozenset()  # GPUs that only other servers use
     core: str | None = None  # title and PID of the only engine core on its GPUs
     left_core: str | None = None  # title and PID of an earlier server's stale engine core
 
@@ -44,13 +43,12 @@ class View:
     known: bool  # False: the time since the last poll is unknown
     observation: Observation
     signals: TargetSignals
-    windows: Mapping[str, Window] = field(default_factory=dict)  # by engine, this poll last
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by engine
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     around: Around = Around()
 
     @property
     def gpus(self) -> tuple[GpuSample, ...] | None:
-        """Return the host's GPUs on which it may run; None if unknown."""
         gpus, others = self.observation.gpus, self.around.others_gpus
         return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
@@ -59,27 +57,26 @@ class View:
 class HostServer:
     """One vLLM server of a host, at its last scrape."""
 
-    name: str  # of its target
-    up: bool  # whether it answered
-    gpus: frozenset[str]  # known to be its own, also while down; empty: unknown
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → text naming its processes
-    asleep: bool = False  # all engines sleep, with no weights or cache on the GPU
+    name: str
+    up: bool
+    gpus: frozenset[str]  # known to be its own; empty: unknown
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → names of its processes
+    asleep: bool = False  # no engine has weights or cache on the GPU
 
 
 @record
 class HostView:
     """One poll of a host's GPUs."""
 
-    at_s: float  # on the host's monotonic timeline
+    at_s: float
     gpus: tuple[GpuSample, ...]
-    holders: tuple[GpuHolders, ...]  # judged, in the order of `gpus`
+    holders: tuple[GpuHolders, ...]
     servers: tuple[HostServer, ...] = ()
 
     def using(self, uuid: str) -> tuple[HostServer, ...]:
         return tuple(each for each in self.servers if uuid in each.gpus)
 
     def hit(self, uuid: str) -> tuple[HostServer, ...]:
-        """Return the servers that a fault of this GPU affects."""
         alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
         return self.using(uuid) or alone
 
@@ -88,35 +85,32 @@ class HostView:
 class Evidence:
     """One number for or against a verdict."""
 
-    name: str  # slug: "steps_per_second"
+    name: str
     value: float | str | None
     unit: str = ""
-    expected: float | str | None = None  # the healthy value
-    text: str = ""  # "no step for 42 s; the longest before was 1.3 s"
+    expected: float | str | None = None
+    text: str = ""
 
 
 @record
 class Verdict:
-    """One detector's judgement of an engine (None: of the server) at one poll.
-
-    `unknown` is not clear: an open incident stays open, and none opens.
-    """
+    """One detector's judgement of an engine, or of the server. While it is unknown, incidents neither open nor close."""
 
     state: str  # FIRING | CLEAR | UNKNOWN
-    kind: str  # incident kind: "engine_stalled"
+    kind: str
     engine: str | None = None
-    cause: str = "unknown"  # from the published list; never guessed
-    family: str = ""  # of an unknown cause (story.base.Cause)
+    cause: str = "unknown"  # only from the published list
+    family: str = ""  # of an unknown cause: story.base.Cause
     severity: str = "ticket"  # "page" | "ticket" | "info"
     restart_advised: bool = False
-    summary: str = ""  # one sentence with the main numbers
+    summary: str = ""
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     present: bool = True  # this poll's numbers are abnormal
-    since_seconds: float = 0.0  # how long it has lasted
-    measure: float | None = None  # of the first evidence; greater is worse
-    concerns: tuple[str, ...] = ()  # targets affected by a host's finding
-    restart_targets: tuple[str, ...] = ()  # those to restart
+    since_seconds: float = 0.0
+    measure: float | None = None  # greater is worse
+    concerns: tuple[str, ...] = ()
+    restart_targets: tuple[str, ...] = ()
 
 
 class Detector(Protocol):
@@ -135,22 +129,21 @@ class HostDetector(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A detector whose memory survives a restart of the watcher."""
+    """Its memory survives a restart of the watcher."""
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state exported `away_seconds` ago on the same timeline.
+        """Restore the state exported `away_seconds` ago. Raises one of stored.DAMAGE, and then changes nothing.
 
-        State of one process must wait for the first scrape: another may be running. Raises one of stored.DAMAGE and
-        changes nothing then.
+        Another process may run now, so state of a process counts only after the first scrape.
         """
 
 
 @runtime_checkable
 class Inherits(Protocol):
-    """A detector that can learn from another server of its group."""
+    """Learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
         """Adopt only habits that make it more patient. Raises one of stored.DAMAGE."""

@@ -1,20 +1,20 @@
-"""The alarm of one family of causes."""
+"""Follows the alarm of one family of causes."""
 
 from vllm_watch.detectors.collapse_causes import Cause
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 NORMAL_BLOCKS = 2
-"""The alarm ends after this many blocks in a row without a reason; one may be luck."""
+"""The alarm ends after this many blocks in a row without a reason; a single one may be luck."""
 
 
 class Alarm:
     """Follows one CUSUM of the baseline."""
 
     def __init__(self) -> None:
-        self.cause: Cause | None = None  # while the alarm holds
-        self._since_s: float | None = None  # start of the first doubtful block
-        self._normal_blocks = 0  # in a row
+        self.cause: Cause | None = None
+        self._since_s: float | None = None
+        self._normal_blocks = 0
 
     @property
     def over(self) -> bool:
@@ -38,5 +38,4 @@ class Alarm:
         return None if self.cause is None else self.cause.name
 
     def restore(self, cause: object) -> None:
-        """Raises one of stored.DAMAGE."""
         self.cause = None if cause is None else Cause(stored.text(cause), ())

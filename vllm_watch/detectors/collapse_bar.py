@@ -1,7 +1,6 @@
-"""When a slow engine pages, and when a restart is advised.
+"""Decides when a slow engine pages, and when a restart is advised.
 
-A ticket needs only steps longer than usual at this load. More needs more proof: counters do not show a load's
-composition (adapters, grammars, images), and step times wander.
+That needs more proof than a ticket, because counters do not show adapters, grammars or images, and step times wander.
 """
 
 from collections import deque
@@ -17,29 +16,29 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 RECOVERED_MARGIN = log(1.2)
-"""Margin over any slowdown that ended by itself."""
+"""A restart needs a slowdown this much worse than any that ended by itself."""
 
 
 LASTING_LOG_RATIO = log(1.12)
-"""Steps this much longer for LASTING_MINUTES are a ticket, though no block is odd."""
+"""Steps this much longer for LASTING_MINUTES deserve a ticket, even if no single block is odd."""
 
 LASTING_MINUTES = 20
-"""Minutes of work at familiar loads, all of them slower."""
+"""Minutes of work at familiar loads, each of them slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
 """Their mean must also exceed this many deviations of one minute."""
 
 KNOWN_MINUTES = 30.0
-"""Work needed to know the deviation of a minute."""
+"""Minutes of work needed to know that deviation."""
 
 _MINUTE_SECONDS = 60.0
-"""Requests come and go within a minute of work; a lasting loss outlives many."""
+"""Requests come and go within a minute of work, but a lasting loss outlives many."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 
 
 class Lasting:
-    """Follows small lasting losses."""
+    """Finds small lasting losses."""
 
     def __init__(self) -> None:
         self._sum = self._seconds = 0.0
@@ -61,15 +60,15 @@ class Lasting:
 
 
 class Bar:
-    """Follows one process of an engine."""
+    """Follows the slowdown of one process."""
 
     def __init__(self) -> None:
         self.wander = Wander()
         self.lasting = Lasting()
-        self.reached: Sequence[str] = ()  # consequences of the current slowdown
-        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)  # of the current slowdown
-        self._seconds = 0.0  # beyond the bar
-        self._worst = 0.0  # of the current slowdown
+        self.reached: Sequence[str] = ()
+        self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
+        self._seconds = 0.0
+        self._worst = 0.0
         self._recovered = 0.0  # worst slowdown that ended by itself
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
@@ -104,7 +103,6 @@ class Bar:
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
 
     def excuse(self) -> None:
-        """Forget a slowdown with an outside cause."""
         self._worst = 0.0
 
     def export_state(self) -> dict[str, Any]:
@@ -117,7 +115,6 @@ class Bar:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         self.wander.restore(state["wander"])
         self.reached = stored.texts(state.get("reached", ()))
         self._seconds, self._worst = stored.number(state["seconds"]), stored.number(state["worst"])

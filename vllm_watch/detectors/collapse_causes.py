@@ -1,10 +1,4 @@
-"""Causes of a collapse, from the numbers. Pure helpers.
-
-Starved of KV pages: preemption_thrash: requests grew several times longer and evict each other; kv_leak: usage that
-running requests do not explain grew over minutes; kv_pinning: it came at once, held by a few requests or none;
-peer_wait: requests hold pages while they wait for another server's KV. Slow steps: collapse_gpus.py and
-collapse_host.py, else the engine itself.
-"""
+"""Names the cause of a shortage of KV pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +16,7 @@ KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_
 PEER_WAIT = "peer_wait"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
-SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
+SLOW, CACHE, STUCK = "slow", "cache", "stuck"
 
 NEEDS = Needs(
     must=(
@@ -44,22 +38,21 @@ NEEDS = Needs(
 )  # fmt: skip
 
 OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
-"""Long prompts resemble these while they take the pages of others."""
+"""Causes that long prompts can imitate."""
 
 OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
-"""The requests or another server are the cause: page only if ever more users wait."""
+"""Causes outside the engine, which page only if more and more users wait."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
-"""A better cause may replace these while the alarm holds."""
 
 UNREAD_SHARE = 0.5
-"""Running requests with less than the rest are not the cause."""
+"""Share of the used cache that running requests must leave unexplained."""
 
 LEAK_SHARE_MIN = 0.2
-"""Share of the cache without an owner; prompts in progress and preempted requests blur accounts by less."""
+"""Share of the cache held by no request: prompts in progress and preempted requests blur the count by less."""
 
 LEAK_RISE_SECONDS = 20.0
-"""Leaked pages are lost over more than this; pages taken at once, within one or two scrapes."""
+"""A leak takes longer than this to build up; pages taken at once appear within one or two scrapes."""
 
 CREEP_SECONDS = 240.0
 """Leaks take longer than this; a few prefills pin pages within a minute."""
@@ -68,13 +61,11 @@ CREEP_FROM, CREEP_TO = 0.25, 0.75
 """The rise is timed between these shares of the current unexplained usage."""
 
 CREEP_SAMPLE_SECONDS = 20.0
-"""Grain of the history of unexplained usage."""
-
 CREEP_SAMPLES = 180
-"""One hour at that grain."""
+"""Unexplained usage is kept for an hour, once per CREEP_SAMPLE_SECONDS."""
 
 RECOVERING_RATIO = 0.9
-"""The last scrape at this share of the baseline may mean recovery, while the mean lags."""
+"""At this share of the baseline the last scrape may show a recovery."""
 
 LONG_REQUESTS = 2.5
 """Finished requests this many times longer than when fresh fill the cache themselves."""
@@ -83,10 +74,10 @@ PREEMPTED_SHARE_MIN = 0.1
 """Minimum preemptions per finished request for thrash."""
 
 LONG_PROMPTS_SHARE = 0.4
-"""Long prompts holding this share of the cache cause the shortage."""
+"""Long prompts that hold this share of the cache cause the shortage."""
 
 LONG_PROMPTS_SHARE_MIN = 0.1
-"""Long prompts holding this share contribute to it."""
+"""Long prompts that hold this share contribute to the shortage."""
 
 
 class Creep:
@@ -109,7 +100,6 @@ class Creep:
             self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
-        """Return the seconds from CREEP_FROM to CREEP_TO of `now`, or None."""
         end = None
         for when, unexplained in reversed(self._history):
             if end is None and unexplained <= CREEP_TO * now:
@@ -129,7 +119,7 @@ class Cause:
 
 
 def of_strange_load(found: Cause) -> Cause:
-    """Return the cause as unknown: a few long contexts may explain the wait."""
+    """Return the cause as unknown: a few long contexts may explain it."""
     text = "requests wait while few of them hold many pages, so the expected step time is a guess"
     strange = Evidence(name="load", value="few hold many pages", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
@@ -137,22 +127,22 @@ def of_strange_load(found: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Facts about an engine that lacks pages; None is unknown."""
+    """Facts about a lack of pages; None is unknown."""
 
     running: float
-    usage: float  # share of the cache in use
+    usage: float
     length_ratio: float | None  # recently finished ÷ fresh
     preempted_share: float | None  # preemptions per finished request
-    preempting: bool  # requests were preempted since it began
-    long_prompts_share: float | None  # of the cache, taken by far longer prompts
-    long_prompt_tokens: float  # their mean
-    late_length_ratio: float | None  # as `length_ratio`, without earlier requests
-    unexplained: float | None  # of the cache, beyond the usual for this many requests
-    rise_seconds: float | None  # duration of its rise
-    awaiting: float = 0.0  # requests that wait for KV from elsewhere
+    preempting: bool
+    long_prompts_share: float | None
+    long_prompt_tokens: float
+    late_length_ratio: float | None  # without earlier requests
+    unexplained: float | None  # share of the cache beyond the usual
+    rise_seconds: float | None
+    awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of their share of the cache
-    unheld: float | None  # of the cache, not explained by requests in flight
-    unheld_rise_seconds: float | None  # duration of its rise
+    unheld: float | None  # share of the cache that no request holds
+    unheld_rise_seconds: float | None
     unheld_surely: bool  # for longer than a prompt takes
 
 
@@ -179,10 +169,7 @@ def of_starvation(facts: Starvation) -> Cause:
 def awaited_share(
     block: Block, capacity_tokens: float | None, request_tokens: float | None
 ) -> float:
-    """Return the largest share of the cache that requests waiting for KV may hold.
-
-    `request_tokens`: of a request when fresh. Unknown counts as all: held pages are not a leak.
-    """
+    """Return the largest share of the cache that requests waiting for KV may hold."""
     if not block.awaiting_kv:
         return 0.0
     if not capacity_tokens or not request_tokens:
@@ -191,13 +178,13 @@ def awaited_share(
 
 
 def waits_for_peer(awaiting: float, usage: float) -> Cause:
-    """Return the cause: requests hold pages until their KV arrives."""
+    """Return the cause of requests that wait for remote KV."""
     text = f"{requests(awaiting)} wait for KV from another server; {usage:.0%} of the KV cache is in use"
     return Cause(PEER_WAIT, (Evidence(name="requests_awaiting_kv", value=awaiting, text=text),))
 
 
 def is_asked_for(facts: Starvation) -> bool:
-    """Return True if unusually long prompts recently took much of the cache."""
+    """Return True if long prompts recently took much of the cache."""
     return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
@@ -225,7 +212,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 
 
 def lost_at_idle(share: float) -> Cause:
-    """Return a leak so slow that only an idle engine shows it."""
+    """Return a leak that only an idle engine shows."""
     text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_LEAK, (found,))
@@ -241,7 +228,7 @@ _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
 def crowded(running: float, usage: float, expected: float | None) -> Evidence:
-    """Describe how full the cache is. `expected`: requests at this usage when healthy."""
+    """Describe the cache's usage. `expected`: requests at this usage when healthy."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = min(1.0, usage * running / expected) if expected else None
@@ -288,7 +275,6 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    """Fallback without token counts."""
     now, rise = facts.unexplained or 0.0, facts.rise_seconds
     said = f"{now:.0%} of the cache is held beyond the usual for this many requests"
     if rise is not None and rise >= CREEP_SECONDS:
@@ -303,7 +289,7 @@ def _by_usual_use(facts: Starvation) -> Cause:
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """Return evidence from the last scrape against the mean's."""
+    """Return evidence that the engine is almost back at its baseline."""
     done = comparison.throughput_ratio
     if done is None or done < RECOVERING_RATIO or comparison.slow_now:
         return ()

@@ -1,4 +1,4 @@
-"""Follows one engine, slower or more starved than when fresh."""
+"""Judges one engine by its own baseline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,31 +29,31 @@ from vllm_watch.support.counts import requests
 KIND = "throughput_collapse"
 
 CAUSE_HOLD_SECONDS = 20.0
-"""Time until another cause replaces it: a long request that ends among few resembles long ones."""
+"""Another cause must hold this long to replace the first: among few requests, one long one seems like many."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""Thrash pages when the queue has doubled (five requests count as none)."""
+"""A shortage due to its requests pages when the queue exceeds twice (its first length + 5)."""
 
 PASSES_SECONDS = 120.0
-"""Time until long prompts page: computing one takes 10 to 60 s."""
+"""Long prompts page only after this time: computing one takes 10 to 60 s."""
 
 
 class EngineJudge:
-    """Follows one engine."""
+    """Judges one engine."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._other_seconds = 0.0  # with another cache cause
+        self._other_seconds = 0.0
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
-        self._connected = False  # peers may keep pages after their requests
+        self._connected = False
         self._queue_grew = False
-        self._asked_for = False  # long prompts take the others' pages
-        self._starved_seconds = 0.0  # during this alarm
-        self._urgent = False  # the last starved block deserves a page
+        self._asked_for = False
+        self._starved_seconds = 0.0
+        self._urgent = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -68,17 +68,16 @@ class EngineJudge:
         self._awaited = 0.0  # cache share of requests that wait for KV
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()  # without earlier requests
+        self._finished_late = Finished()  # excludes requests from before the starvation
         self._starving = False
         self._starving_since_s = 0.0
-        self._rise_seconds: float | None = None  # at the start of starvation
-        self._unheld_rise_seconds: float | None = None  # when first found
-        self._waiting_first = 0.0  # at the start of starvation
-        self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}  # by family
+        self._rise_seconds: float | None = None
+        self._unheld_rise_seconds: float | None = None
+        self._waiting_first = 0.0
+        self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
-        """The verdict changes only at the end of a block."""
         if not look.known:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         comparison = self.baseline.update(
@@ -133,11 +132,10 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of this very process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
-        if "waits" in state:  # absent in older states
+        if "waits" in state:
             self._waits.restore(state["waits"])
         if "harm" in state:
             self.harm.restore(state["harm"])
@@ -160,7 +158,7 @@ class EngineJudge:
         self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
-        if "asked_for" in state:  # absent in older states
+        if "asked_for" in state:
             self._asked_for = stored.flag(state["asked_for"])
             self._starved_seconds = stored.number(state["starved_seconds"])
         if "urgent" in state:
@@ -235,7 +233,7 @@ class EngineJudge:
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
-            # Without pages a few long requests make steps long: not a slow engine.
+            # A starved engine runs a few long requests, and their steps are long without a fault.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
             if itself or not comparison.starved or found.name not in causes.VAGUE:
@@ -276,7 +274,7 @@ class EngineJudge:
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
-            sharper = False  # an idle GPU retracts nothing
+            sharper = False  # a GPU that idles now disproves nothing
         if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
             alarm.cause = found
         cause = alarm.cause
@@ -308,13 +306,13 @@ class EngineJudge:
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        # A queue while the alarm drains is recovery.
+        # A queue that remains while the alarm clears is recovery.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
         cause = self._held(found, comparison)
-        if comparison.starved_now:  # a draining queue does not page
+        if comparison.starved_now:
             self._urgent = self._is_urgent(cause)
-        done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog drains in bursts
+        done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # above 1 while a backlog drains
         text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
         much = (
             f"is at {text}"
@@ -337,7 +335,6 @@ class EngineJudge:
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
-        """A bunch of long prompts takes others' pages for a minute or two."""
         if (
             cause.name in causes.OF_LOAD
             and self._asked_for

@@ -1,8 +1,6 @@
-"""An engine that needs far more concurrent requests for its usual work, or its siblings'.
+"""Finds an engine that needs far more concurrent requests than before, or than its siblings, for the same work.
 
-A slow engine keeps requests longer, so more run at once (Little's law: requests running = rate · time in the engine).
-If steps scatter, or it was always slow, that load has no precedent; but the same tokens per second, with contexts as
-long, once took a fraction of the requests.
+By Little's law (requests running = rate · time in the engine) a slow engine runs more at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,55 +14,55 @@ from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, 
 from vllm_watch.signals.blocks import Block
 
 WORK_RATIO_MAX = 1.15
-"""Tokens per second ÷ the usual, or the siblings': up to this the work is equal."""
+"""Work is equal up to this: tokens per second ÷ the usual, or the siblings'."""
 
 CONTEXT_RATIO_MAX = 1.3
-"""KV cache per running request ÷ the usual, or the siblings': up to this requests are alike."""
+"""Requests are alike up to this: KV cache per running request ÷ the usual, or the siblings'."""
 
 SIBLINGS_TIMES_MIN = 2.0
-"""Requests running, and step time, ÷ the siblings': routers spread requests unevenly."""
+"""Requests running, and step time, ÷ the siblings'; high, because routers spread requests unevenly."""
 
 GRAIN = log(1.5)
-"""Tokens per second this close (log) are one rate of work."""
+"""Tokens per second this close (in log) count as one rate."""
 
 RATES_MAX = 32
-"""They cover a factor of 400,000."""
+"""This many rates cover a factor of 400,000."""
 
 USUAL_SECONDS = 4 * 3600.0
-"""Work averaged into a rate's usual cost."""
+"""Time over which the usual cost of a rate is averaged."""
 
 TIMES_MIN = 3.0
 """Requests running, and step time, ÷ the usual: adapters, grammars and images cost up to half more, and their larger
 batch as much again."""
 
 LEARNT_TIMES = 1.5
-"""Up to this it is learnt as usual: a growing slowdown must not be."""
+"""Only less is learnt as usual, so that a growing slowdown is not."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""The last half minute must show it too: the mean stays high while a recovered engine drains its queue."""
+"""The last half minute must cost this many times the usual, too: the mean stays high while a recovered engine drains its queue."""
 
 HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
-"""A finding holds while the last half minute is above the first, at no more than the second of the usual work."""
+"""A finding holds while the last half minute costs more than the first, at no more than the second of the usual work."""
 
 
 class Work(NamedTuple):
     """An engine's mean work and its cost."""
 
     running: float = 0.0
-    generated: float = 0.0  # tokens per second
+    generated: float = 0.0
     prompted: float = 0.0
     kv_usage: float = 0.0
     step_seconds: float = 0.0
 
 
 class OwnWork:
-    """Follows one process."""
+    """Follows the work of one process."""
 
     def __init__(self) -> None:
         self.now = self._lately = Work()
-        self.at_s = self._seconds = 0.0  # the last block; of the means
-        self.behind_s: float | None = None  # since when its siblings need far less
-        self._usual: dict[int, tuple[float, Work]] = {}  # by rate of work: seconds, means
+        self.at_s = self._seconds = 0.0
+        self.behind_s: float | None = None
+        self._usual: dict[int, tuple[float, Work]] = {}  # rate of work → seconds, means
         self.found: Evidence | None = None
 
     @property
@@ -136,7 +134,6 @@ def _times(now: Work, usual: Work) -> tuple[float, float]:
 
 
 def _behind(now: Work, usual: Work, times: float, more: float) -> bool:
-    """Return True if at most `more` × the usual work, with contexts no longer, costs `times` as much."""
     if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
         return False
     alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running

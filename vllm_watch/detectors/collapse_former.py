@@ -1,7 +1,6 @@
-"""A new process that is slow from its start, against its predecessor at equal load.
+"""Compares a new process that is slow from its start with its predecessor at equal load.
 
-The same model and configuration in the same place are equally fast. Unseen differences (another GPU, a flag missing
-from /metrics) are found too: so this is a ticket, a page if they cannot explain it, and never a reason for a restart.
+Its GPU or a flag may differ unseen, so it is never restarted for this.
 """
 
 from collections.abc import Mapping
@@ -14,26 +13,25 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
-"""Warming up (cold caches, kernel selection) takes a healthy process up to twice as long for minutes."""
+"""Warming up (cold caches, kernel selection) makes a healthy process up to twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
-"""Sum of slow blocks, without a normal one between."""
+"""Total of the slow blocks that a finding needs, without a normal one between them."""
 
 DEVIATIONS = 2.0
-"""Steps must also exceed this many deviations of the predecessor's."""
+"""Steps must also exceed the predecessor's by this many of its deviations."""
 
 NORMAL_LOG_RATIO = log(1.25)
-"""A block below is normal; two in a row end a finding."""
+"""A block below this is normal; two in a row end a finding."""
 
 WARM_SECONDS = 20.0
-"""Skipped: the first request of each shape compiles or loads something."""
+"""Skipped, because the first request of each shape compiles or loads something."""
 
 FORMER_SECONDS = 3600.0
-"""Time to find it: later, another time of day has another mix of requests. A finding ends only when steps are as short
-as before."""
+"""A finding must begin within this time: later, another time of day has another mix of requests."""
 
 UNSEEN_SECONDS = 60.0
-"""Unknown without a comparable block for this long."""
+"""Without a comparable block for this long the verdict is unknown."""
 
 _PAGE = rule(PAGE, FORMER)
 
@@ -43,14 +41,14 @@ class _Life:
     former: Models
     process: int
     began_s: float
-    versions: tuple[str | None, str | None]  # of vLLM: predecessor's, this process's
-    at_s: float = 0.0  # of the last block
-    compared_s: float = 0.0  # of the last comparable block
+    versions: tuple[str | None, str | None]  # vLLM's
+    at_s: float = 0.0
+    compared_s: float = 0.0
     worked_s: float = 0.0
     slow_s: float = 0.0
-    page_s: float = 0.0  # work since the last block below the page's ratio
-    since_s: float | None = None  # start of the slow blocks
-    log_ratio: float = 0.0  # of the last block
+    page_s: float = 0.0
+    since_s: float | None = None
+    log_ratio: float = 0.0
     normal_blocks: int = 0
 
     @property
@@ -69,7 +67,6 @@ class FormerLives:
         self._lives: dict[str, _Life] = {}
 
     def look(self, at_s: float, baselines: Mapping[str, Baseline], version: str | None) -> None:
-        """`version`: of vLLM."""
         for engine, baseline in baselines.items():
             life, former = self._lives.get(engine), baseline.former
             former.version_now = version or former.version_now

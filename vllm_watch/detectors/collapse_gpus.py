@@ -1,7 +1,4 @@
-"""Slow steps caused by the GPU: heat, power, a lowered clock, another process. Pure helpers.
-
-A restart cures none of these. Process trees distinguish engines: two vLLM on one GPU have the same names.
-"""
+"""Finds slow steps caused by the GPU, which no restart cures: heat, power, a lowered clock, another process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -16,17 +13,17 @@ from vllm_watch.signals import stored
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
 )
-"""NVML clock event reasons of trouble; a busy GPU normally hits the software power cap."""
+"""NVML clock event reasons that mean trouble; the software power cap is normal for a busy GPU."""
 
 CLOCK_SHARE_MAX = 0.8
 """Share of the maximum SM clock: boost clocks of a busy GPU vary by a tenth."""
 
 CAPPED_SHARE = 0.69
-"""If the usual clock is unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of 700 W at
-1367 of 1980 MHz (measured, driver 580.159)."""
+"""Used if the usual clock is unknown: a healthy H100 in continuous matrix multiplication reaches its power limit of
+700 W at 1367 of 1980 MHz (measured, driver 580.159)."""
 
 CLOCK_NEWS = 0.05
-"""Weight of a healthy scrape: clocks drop some scrapes before steps are found long."""
+"""Weight of one healthy scrape; small, because clocks drop some scrapes before steps are found slow."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
 """SM share of a neighbour; desktops and exporters use 1 to 2 %."""
@@ -35,7 +32,7 @@ START_SECONDS_MAX = 900.0
 """An engine core starts within this time of its server."""
 
 SKEW_SECONDS = 5.0
-"""Both clocks are of one host and count ticks."""
+"""Tolerance between clocks of one host that count ticks."""
 
 _UNSEEN = Evidence(
     name="gpu",
@@ -54,13 +51,10 @@ class Fresh:
     """The GPUs of a healthy engine."""
 
     pids: frozenset[int] = frozenset()
-    clocks: Mapping[str, float] = field(
-        default_factory=dict
-    )  # UUID → share of its maximum, while busy
+    clocks: Mapping[str, float] = field(default_factory=dict)  # UUID → share of its maximum
 
     @classmethod
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":
-        """Update from `before`, without idle GPUs' clocks."""
         pids = frozenset(p.pid for gpu in gpus for p in gpu.processes or ())
         clocks = dict(before.clocks)
         for gpu in gpus:
@@ -72,7 +66,6 @@ class Fresh:
 
     @classmethod
     def restored(cls, pids: Sequence[object], clocks: stored.Stored) -> "Fresh":
-        """Raises one of stored.DAMAGE."""
         shares = {stored.text(uuid): stored.number(share) for uuid, share in clocks.items()}
         return cls(pids=frozenset(stored.count(pid) for pid in pids), clocks=shares)
 
@@ -80,7 +73,7 @@ class Fresh:
 def of_slow_steps(
     gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
 ) -> Cause:
-    """Return why steps are slow. `server_start`: Unix time at which the API server's process began."""
+    """Return the cause of slow steps. `server_start`: Unix time."""
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
@@ -107,13 +100,12 @@ def of_slow_steps(
 
 
 def is_excused(cause: Cause | None) -> bool:
-    """Return True if a GPU condition that outlasts restarts makes the cause unknown."""
+    """Return True if a GPU condition makes the cause unknown."""
     against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
 
 def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
-    """Find a low clock with heat, brake or slowdown, or a power cap far below the usual clock."""
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
     if not reasons and not _capped(gpu):
         return None
@@ -147,7 +139,6 @@ def _capped(gpu: GpuSample) -> bool:
 
 
 def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
-    """Find a clock lowered by an operator: below its healthy share without heat or a power cap."""
     share = None if _capped(gpu) else _clock_share(gpu)
     if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
         return None
@@ -167,7 +158,6 @@ def _strangers(gpu: GpuSample, server_start: float | None) -> list[tuple[GpuSamp
 
 
 def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequence[ProcessSample]:
-    """Return the engine's: one tree with vLLM's names, else the tree with most memory."""
     trees = _trees([p for p in processes if _is_vllm(p)] or list(processes))
     if not trees:
         return ()
@@ -194,7 +184,7 @@ def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
 
 
 def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
-    """Return True if both are of one engine. Names decide without parents."""
+    """Return True if both belong to one engine. Processes of two vLLM have the same names, so parents decide."""
     if a.cgroup is not None and b.cgroup is not None:
         if a.cgroup != b.cgroup:
             return False

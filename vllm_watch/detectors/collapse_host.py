@@ -1,8 +1,4 @@
-"""Slow steps because the engine waits for a host CPU. Pure helpers.
-
-A neighbour on the host (a pod, a cron job, a build) or an exhausted CPU limit makes every step longer, on GPUs too: the
-engine core loops on the host. A restart cures neither. signals/cpu_waits.py computes the share explained.
-"""
+"""Finds slow steps because the engine core waits for a CPU, which no restart cures."""
 
 from dataclasses import replace
 
@@ -12,30 +8,29 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1: waits of one thread count, not those of
-threads which wait for it."""
+"""Minimum share of the slowdown's logarithm (1.4 of 2.0 times). It seldom reaches 1, because only one thread's
+waits count."""
 
 HINTS_RATIO = 0.2
-"""From this share no restart is advised: a fresh engine would wait too. Less may be an effect of a slow engine: clients
-retry and requests pile up."""
+"""From this share no restart is advised, because a fresh engine would wait too. Less may be an effect of a slow engine:
+clients retry and requests pile up."""
 
 THROTTLED_SHARE_MIN = 0.05
-"""Throttled share of CPU periods: the start of a prefill may exhaust one now and then."""
+"""Share of CPU periods that were throttled: the start of a prefill may exhaust one now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Steps this long without the neighbour have another cause: smoothed waits fade in five blocks."""
+"""Long steps without the neighbour for this time have another cause: smoothed waits fade in five blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
 
 class Outlived:
-    """Detects slowness that outlives its neighbour."""
+    """Finds slowness that outlives its neighbour."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        """`known`: the reported cause; `found`: this block's. Nothing follows without CPU data."""
         seen = any(each.name == _WAIT for each in found.evidence_for)
         if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
             self._seconds = 0.0
@@ -45,7 +40,7 @@ class Outlived:
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
-    """Combine the GPUs' cause with the CPU waits, if known."""
+    """Combine the GPUs' cause with the CPU waits."""
     if waited is None or found.name == THERMAL:
         return found
     told = _told(waited)
@@ -60,7 +55,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """Return an addition to the summary."""
+    """Return the addition to the summary."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 

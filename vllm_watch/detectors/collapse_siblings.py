@@ -1,8 +1,4 @@
-"""One slow engine, or all of its server: siblings share hardware and model.
-
-An engine that was always slow has no healthy past, and a small loss drowns in the wander of its own steps: siblings'
-steps at its load are the yardstick.
-"""
+"""Compares the steps of one server's engines at equal load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +12,7 @@ from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
-"""Step time ratio; request mixes differ by as much."""
+"""Step time ÷ fresh at which an engine is slow; request mixes differ by less."""
 
 LOSS_LOG_RATIO = log(1.12)
 """Steps this much longer than the siblings' for minutes are a loss."""
@@ -25,33 +21,31 @@ SIBLINGS_MIN = 2
 """With two engines, neither is the reference."""
 
 SIBLINGS_MAX = 8
-"""Bounds the cost of a scrape; spread over the ranks, as one node's are not enough."""
+"""Bounds the cost of a scrape. Siblings are spread over the ranks, because the ranks of one node are not enough."""
 
 SPREAD_DEVIATIONS = 5.0
-"""Deviations among the siblings that a loss must also exceed."""
+"""A loss must also exceed this many deviations among the siblings."""
 
 SMOOTH_SECONDS = 300.0
 """Averages out differences between requests."""
 
 KNOWN_SECONDS = 600.0
-"""Work before a finding: two smoothing windows."""
+"""Work needed before a finding: two smoothing windows."""
 
 _SPREAD_MIN = 0.015
-"""Minimum spread, in log step time: siblings may agree by chance."""
+"""Minimum deviation among the siblings, in log step time, because they may agree by chance."""
 
 
 @dataclass
 class _Beside:
-    """One engine compared with its siblings."""
-
-    log_ratio: float = 0.0  # step time ÷ theirs at its load, smoothed
-    seconds: float = 0.0  # of work behind `log_ratio`
-    at_s: float = 0.0  # of the last block
-    since_s: float | None = None  # when it was found slow
+    log_ratio: float = 0.0  # smoothed step time ÷ the siblings'
+    seconds: float = 0.0
+    at_s: float = 0.0
+    since_s: float | None = None
 
 
 class Siblings:
-    """Follows the engines of one server."""
+    """Compares the engines of one server."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Beside] = {}
@@ -94,7 +88,7 @@ class Siblings:
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float], *, waits: bool) -> Verdict:
-        """`ratios`: step time ÷ fresh, by engine; `waits`: its requests wait."""
+        """`ratios`: step time ÷ fresh; `waits`: the engine's requests wait."""
         siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
@@ -120,7 +114,7 @@ class Siblings:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """Return a block's weight in a mean over SMOOTH_SECONDS after `before_s` of work."""
+    """Return a block's weight in a mean over SMOOTH_SECONDS."""
     return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 
@@ -135,7 +129,6 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
 
 
 def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
-    """Return an upper bound if the load is unfamiliar."""
     if model is None or not model.ready:
         return None
     if model.familiar(*load):

@@ -1,7 +1,4 @@
-"""Speculative decoding with rejected drafts: steps take as long and yield fewer tokens.
-
-Steps do not show it, so the accepted share of drafted tokens is compared with the usual.
-"""
+"""Finds rejected drafts of speculative decoding: steps take as long but yield fewer tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,37 +9,37 @@ from vllm_watch.detectors.collapse_causes import VAGUE
 SPEC_ACCEPTANCE = "spec_acceptance"
 
 LEARN_SECONDS = 300.0
-"""Drafting before a usual is known: prompts differ from minute to minute."""
+"""Drafting time until the usual share is known: prompts differ from minute to minute."""
 
 HALF_LIFE_SECONDS = 3600.0
 """The usual share follows the mix of requests within hours."""
 
 FALLEN = 0.5
-"""Share of the usual: another mix of requests cost a third."""
+"""Share of the usual: another mix of requests cost no more than a third."""
 
 USUAL_MIN = 0.2
-"""An n-gram drafter that rarely hits has nothing to lose."""
+"""Below this usual share nothing is judged: an n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""A batch of odd prompts ends sooner. Skipped if the engine is slow as well: a restart would be due then, which does
-not cure this."""
+"""A batch of odd prompts ends sooner. An engine that is slow as well does not wait for this, because a restart would be
+advised, which does not cure it."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
-"""A share that lasts this long becomes the usual one."""
+"""A lower share that lasts this long becomes the usual one."""
 
 
 @dataclass(slots=True)
 class Acceptance:
-    """Follows one engine's window."""
+    """Follows one engine's share of accepted drafts."""
 
     usual: float = 0.0
-    learnt_s: float = 0.0  # of drafting
+    learnt_s: float = 0.0
     last_s: float | None = None
     low_since_s: float | None = None
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
-        if share is None:  # nothing drafted: unknown
+        if share is None:
             return None
         low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
         if not low:
@@ -67,7 +64,7 @@ class Acceptance:
 
 
 class Acceptances:
-    """Follows all engines of one target."""
+    """Follows the engines of one target."""
 
     def __init__(self) -> None:
         self._engines: dict[str, Acceptance] = {}

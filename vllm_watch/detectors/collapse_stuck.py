@@ -1,7 +1,6 @@
-"""Requests that run without getting a token, while others come and go.
+"""Finds requests that run for minutes without getting a token, while others come and go.
 
-Running requests decode (a token each per step) or are prefilled (Little's law: times to first token that add up in a
-second). Those left over for minutes are stuck.
+Requests that neither decode (a token each per step) nor are prefilled (Little's law) are stuck.
 """
 
 from collections import deque
@@ -11,16 +10,16 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Stuck requests, and their share beyond the usual: gauges are read between steps, and more in long steps."""
+"""Stuck requests, and their share beyond the usual; polls read the gauges more often in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
-"""The usual is the median of the last hour's minutes."""
+"""The usual share is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""In each of these minutes: no request waits as long for a token, or computes a prompt."""
+"""Consecutive minutes: no healthy request waits as long for a token, or computes a prompt."""
 
 TOKENS_MAX = 1.1
-"""More tokens per request and step mean speculative decoding, whose yield varies: not judged."""
+"""More tokens per request and step mean speculative decoding, which is not judged because its yield varies."""
 
 _MINUTE_SECONDS = 60.0
 """In a minute of work every healthy request gets many tokens."""
@@ -30,17 +29,10 @@ class Stuck:
     """Follows one engine."""
 
     def __init__(self) -> None:
-        self._sums = [
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        ]  # of the current minute: seconds, running, decoding, prefilling
+        self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
         self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
-        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares left over
-        self._minutes: deque[tuple[float, float]] = deque(
-            maxlen=MINUTES
-        )  # share beyond the usual, running
+        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of the rest
+        self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)  # excess share, running
 
     def add(self, block: Block) -> None:
         if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:

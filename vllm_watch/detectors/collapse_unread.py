@@ -1,4 +1,4 @@
-"""How long running requests have held too few of the pages in use. A restart frees the rest."""
+"""Measures for how long running requests have held too few of the used pages."""
 
 from math import exp
 
@@ -11,13 +11,13 @@ UNHELD_SECONDS = 15.0
 """Time without an owner or a prefill before a restart is advised."""
 
 BLIND_SECONDS = 60.0
-"""Used without a usual step time: one prompt among many may hide, for no longer than this."""
+"""Replaces UNHELD_SECONDS if the usual step time is unknown: one prompt among many may hide, but no longer."""
 
 UNREAD_LOG_RATIO = 0.1
-"""Without token counts of finished requests: steps must be this much shorter (log) than the pages in use imply."""
+"""Without token counts, steps must be this much shorter (log) than the pages in use imply."""
 
 UNREAD_DEVIATIONS = 1.5
-"""They must also be shorter by this many deviations of the model, which may not know this load."""
+"""Steps must also be shorter by this many deviations, because the model may not know this load."""
 
 
 class Unread:
@@ -28,13 +28,11 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        """Return True if it lasts longer than a prompt takes."""
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
-        """`unheld`: share of the cache without requests in flight; `quiet_ratio`: smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
@@ -51,7 +49,6 @@ class Unread:
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    """Return True if steps are too short to read most pages in use: no running request holds them."""
     block = comparison.block
     a, b, c = model.coefficients
     sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))

@@ -1,4 +1,4 @@
-"""An engine that crawls, or whose every client leaves before its answer is complete: judged without a past."""
+"""Finds an engine that crawls, or leaves all clients unserved, without a known past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,17 +6,17 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A step for few tokens reads the weights once. GPUs read all memory in 20 to 60 ms, those with shared host memory in
+"""A step for few tokens reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with shared host memory in
 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""Few tokens cost nothing compared with reading the weights."""
+"""So few tokens cost nothing compared with reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Work, all of it this slow."""
+"""Seconds of work, all of it this slow."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Aborts and time without a finish: some clients hang up by chance, not all for minutes."""
+"""Aborts, and time without a finish: some clients hang up by chance, but not all of them for minutes."""
 
 
 class Unserved:
@@ -25,9 +25,9 @@ class Unserved:
     def __init__(self) -> None:
         self._crawled_s = self._step_seconds = 0.0
         self._tokens = 0.0
-        self._done: float | None = None  # finished requests, at the last finish
+        self._done: float | None = None
         self._aborted = self._at_s = 0.0  # at the last finish
-        self._last, self._last_s = 0.0, 0.0  # aborted so far; time of the last
+        self._last, self._last_s = 0.0, 0.0
         self.left: Evidence | None = None
 
     def add(self, block: Block) -> None:

@@ -1,7 +1,4 @@
-"""All consequences beyond a ticket: by how much, for how long, and if users are harmed.
-
-A detector describes a slowdown as a `Shift`; `RULES` decide.
-"""
+"""Decides which slowdowns have consequences beyond a ticket."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +7,7 @@ from math import exp, log
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.support.durations import in_words
 
-OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"  # yardsticks
+OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
 _AS = {
     OWN_PAST: "as usual",
     SIBLINGS: "as those of the other engines",
@@ -22,14 +19,14 @@ PAGE, RESTART = "page", "restart"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The minimum of a consequence."""
+    """Minimum conditions of a consequence."""
 
     consequence: str
     yardstick: str
-    times: float  # at least
-    seconds: float  # of work, at least
-    harm: bool = True  # users are harmed (signals/harm.py)
-    curable: bool = False  # only if a fresh process is known to be faster, without an outside cause
+    times: float
+    seconds: float
+    harm: bool = True  # needs harmed users (signals/harm.py)
+    curable: bool = False  # needs proof that a fresh process is faster
 
     @property
     def log_ratio(self) -> float:
@@ -44,20 +41,20 @@ RULES = (
 )
 """By yardstick, mildest first; each needs the one before it.
 
-1.7: adapters, grammars and encoders cost up to 1.6 (worlds `lora_bursts`: six false pages a day at 1.45, one at 1.6,
-none at 1.7 in 24 seeds). 40 s: a burst of images ends sooner. 120 s: a restart costs minutes of loading and every
-request in flight. 1.45 for siblings, which share load and hardware, after the time to know them. 3.0 for the
-predecessor: no other GPU of the fleet or flag costs as much, no warm-up takes 180 s, and all users are harmed.
+Against its own past: adapters, grammars and encoders cost up to 1.6 times (worlds `lora_bursts`: six false pages a day at
+1.45, one at 1.6, none at 1.7 in 24 seeds). A burst of images ends within 40 s. A restart costs minutes of loading and
+every request in flight, hence 120 s. Siblings share load and hardware, hence 1.45, after the time to know them. Against
+the predecessor: no other GPU of the fleet or flag costs 3.0 times, no warm-up takes 180 s, and all users are harmed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A slowdown: by how much, for how long, against which yardstick."""
+    """A slowdown against a yardstick."""
 
     yardstick: str
     log_ratio: float
-    seconds: float  # of work, without a block below the page's ratio
+    seconds: float
     harmed: bool
     curable: bool = False
 

@@ -1,8 +1,4 @@
-"""Demand on a server before it went: in use, idle, or drained on purpose. A witness for `engine_down`.
-
-A crash hits a server at work. An operator drains it: nothing is admitted for longer than chance explains, or new
-requests are aborted; then its port closes.
-"""
+"""Follows the demand on a server: in use, idle, or drained on purpose."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,35 +14,32 @@ ARRIVALS_MISSED_MIN = 7.0
 """Missed arrivals that chance (Poisson) explains once in a thousand."""
 
 DRAIN_SECONDS_MIN = 5.0
-"""Clients' and scrapes' timing causes shorter silences. Orchestrators wait this long or longer between draining and
-stopping a server."""
+"""The timing of clients and scrapes causes shorter silences; orchestrators wait longer between draining and stopping."""
 
 ARRIVALS_MISSED_USUAL = 3.0
-"""Missed arrivals that chance explains once in twenty: not a sign."""
+"""Missed arrivals that chance explains once in twenty, which is not a sign."""
 
 AT_WORK_SECONDS = 60.0
-"""Averages recent requests in flight."""
-
 RATE_SECONDS = 300.0
-"""Averages arrivals in use."""
+"""Averaging times of requests in flight, and of arrivals while in use."""
 
 SILENCES_KEPT = 64
 SILENCES_USUAL = 3
 """A silence is usual if this many recent ones were as long."""
 
 DRAINED_SHARE = 0.5
-"""Running requests have at least halved since the last admission."""
+"""A draining server runs at most this share of its requests at the last admissions."""
 
 RUNNING_SHARE = 0.3
-"""Weight of a scrape: averages about three with admissions."""
+"""Weight of one scrape in the running requests: about three scrapes are averaged."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""Few client aborts before, and several at once while it drains: it was told to stop (SIGTERM with --shutdown-timeout:
-vLLM 0.18 and later)."""
+"""A server that must stop (SIGTERM with --shutdown-timeout: vLLM 0.18 and later) aborts several requests at once,
+while clients aborted few before."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""After this long without polls or a route, the last demand is unknown."""
+"""After this time, or this many usual intervals, without polls or a route, the last demand is unknown."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -64,28 +57,28 @@ _LATER = ("_lately", "_step_s", "_blind_s")  # absent in older states
 
 @dataclass(slots=True)
 class Demand:
-    """Follows the demand on one server, without the watcher's canaries."""
+    """Follows the demand on one server, without canaries."""
 
-    in_flight: float = 0.0  # running and waiting, at the last answer
+    in_flight: float = 0.0
     waiting: float = 0.0
-    idle_s: float = 0.0  # since the last demand; 0 if unknown
-    silence_s: float = 0.0  # since the last admission
+    idle_s: float = 0.0  # 0 if unknown
+    silence_s: float = 0.0
     known: bool = False  # it was polled shortly before it went
     aborting: bool = False
     _rate: float = 0.0  # requests per second, in use
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_usual: float = 0.0  # at the last admissions
+    _running_usual: float = 0.0
     _running: float = 0.0
-    _served: bool = False  # tokens since the poll before
+    _served: bool = False
     _at_s: float | None = None
-    _t: float | None = None  # Unix time of the last poll
-    _usual_s: float = 0.0  # between polls
-    _lately: float = 0.0  # in flight, averaged
-    _step_s: float = 0.0  # between the last two answers
-    _blind_s: float = 0.0  # from there to the first poll without one
-    _canaries: float = 0.0  # not yet counted by vLLM
+    _t: float | None = None  # Unix time
+    _usual_s: float = 0.0
+    _lately: float = 0.0
+    _step_s: float = 0.0
+    _blind_s: float = 0.0
+    _canaries: float = 0.0  # not yet counted
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
 
@@ -98,7 +91,6 @@ class Demand:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Demand":
-        """Raises one of stored.DAMAGE."""
         demand = cls()
         for name in _NUMBERS:
             setattr(demand, name, stored.number(state[name]))
@@ -121,7 +113,6 @@ class Demand:
         self._blind_s = self._tick(view) or 0.0
 
     def unseen(self, seconds: float) -> None:
-        """Record time without a route, which counts as time without polls."""
         self.known = self.known and seconds <= self._gap_s
 
     def look(self, view: View, reading: Reading) -> None:
@@ -164,7 +155,7 @@ class Demand:
             return None
         passed_s = view.at_s - before
         limit_s = self._gap_s
-        usual_s = min(passed_s, limit_s)  # a pause is not an interval
+        usual_s = min(passed_s, limit_s)
         self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         # A suspended host's monotonic clock stops; Unix time does not.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
@@ -209,7 +200,6 @@ class Demand:
 
     @property
     def usual_silence_s(self) -> float:
-        """Return the longest silence after which service resumed as usual."""
         if len(self._silences) < SILENCES_USUAL:
             return 0.0
         return sorted(self._silences)[-SILENCES_USUAL]
@@ -220,10 +210,7 @@ class Demand:
 
     @property
     def at_work(self) -> float:
-        """Return requests in flight recently, if arrivals lasted until it went; else 0.
-
-        One poll meets few of them by chance. A drained server spends more than a poll interval without requests.
-        """
+        """Average number of requests in flight, if they arrived until the server went; else 0."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
         came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0

@@ -1,9 +1,8 @@
-"""A server that answered only an earlier run of the watcher. A helper of `engine_down`.
+"""Judges a server that accepts connections silently, and answered only an earlier run of the watcher.
 
-It accepts connections silently. A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn
-listens only when the engine is up, with one API server or many (`run_multi_api_server` passes the bound socket on). So
-it hangs, or is a proxy, a mesh or an activator that holds requests until a server is there. Earlier observations
-decide.
+A starting vLLM refuses: its port is bound early (vLLM's `setup_server`), and uvicorn listens only when the engine is up,
+with one API server or many (`run_multi_api_server` passes the bound socket on). So this server hangs, or a proxy holds
+its requests.
 """
 
 from dataclasses import dataclass
@@ -15,20 +14,19 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
-"""Target lists grow stale and addresses are reused."""
+"""Older observations do not count: target lists grow stale and addresses are reused."""
 
 
 @dataclass(slots=True)
 class Earlier:
-    """The last observation at this address, kept without a time limit."""
+    """The last observation at this address."""
 
-    answered_s: float | None = None  # on the target's timeline
-    life_start: float | None = None  # Unix start time of that process
+    answered_s: float | None = None
+    life_start: float | None = None  # Unix time
     refuses: bool = False  # it refused while no server was up
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":
-        """Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
         state = stored.mapping(told)
@@ -37,23 +35,17 @@ class Earlier:
         )  # fmt: skip
 
     def answers(self, at_s: float, reading: Reading | None, *, refused: bool) -> None:
-        """`refused`: it did until now."""
         self.answered_s = at_s
         self.refuses = self.refuses or refused
         if reading is not None and reading.server.process_start_time is not None:
             self.life_start = reading.server.process_start_time
 
     def is_up(self, process: ProcessState | None) -> str | None:
-        """Return why this silent server is not starting, or None."""
         if lives_on(process, self.life_start):
             return "the process that answered then still lives"
         return "a server that starts has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        """Return how long it may be silent with accepted connections since `since_s`; None: unknown.
-
-        `usual_s` if it is `up`; else a start behind a proxy that holds connections.
-        """
         if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
             return None
         return usual_s if up else START_SECONDS

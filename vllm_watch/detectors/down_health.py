@@ -1,8 +1,4 @@
-"""Failed health checks, and whether tokens still flow. A helper of `engine_down`.
-
-A dead engine core generates nothing. If tokens flow while /health returns 503, something else is broken (the check, a
-proxy, a plugin), and a restart would cut users off.
-"""
+"""Counts failed health checks, and checks if tokens still flow."""
 
 from dataclasses import dataclass
 
@@ -14,15 +10,15 @@ _SERVER_ERROR = 500
 
 @dataclass(slots=True)
 class Health:
-    """One series of failed health checks."""
+    """A series of failed health checks."""
 
-    failed_s: float | None = None  # the last failure, on the timeline; None: never
+    failed_s: float | None = None
     failed_looks: int = 0
-    moving_looks: int = 0  # with new tokens
+    moving_looks: int = 0
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
-    told_dead: bool = False  # reported as dead
-    in_hand: float = 0.0  # running or waiting at the last scrape
+    told_dead: bool = False
+    in_hand: float = 0.0
     _tokens: float | None = None
 
     def look(self, view: View) -> None:
@@ -53,7 +49,7 @@ class Health:
             self.moving_looks, self.still_looks, self.moved_s = self.moving_looks + 1, 0, at_s
 
     def dead(self, at_s: float, looks: int, patience_s: float) -> bool:
-        """Return True if still for `looks` checks; and for `patience_s`, with work, if it served meanwhile."""
+        """Return True if no token came for `looks` checks; after tokens, also for `patience_s` with requests in hand."""
         if self.still_looks < looks:
             return False
         served = self.moving_looks >= looks

@@ -4,64 +4,63 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Silence counts in scrapes and in seconds since the last answer."""
+    """Silences are counted in scrapes and in seconds since the last answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
-    """A refusal is certain for its moment: nothing listens. A second one excludes a proxy or Service that points
-    nowhere for an instant. With other evidence (a failed health check, a lost GPU, a dead process) one suffices."""
+    """A refusal proves that nothing listens at its moment. A second one excludes a proxy or Service that points nowhere for
+    an instant. With other evidence (a failed health check, a lost GPU, a dead process) one suffices."""
 
     silent_looks: int = Field(3, ge=1)
     """Healthy servers miss one scrape in 200; three in a row are one in millions."""
 
     silent_seconds: float = Field(5.0, gt=0)
-    """Three scrapes may take three seconds: a large prompt can block the event loop for seconds."""
+    """Three scrapes take three seconds or less, but a large prompt can block the event loop for seconds."""
 
     silent_busy_seconds: float = Field(60.0, gt=0)
     """A server with a thousand connections was silent for 16 s and recovered."""
 
     silent_page_seconds: float = Field(30.0, gt=0)
-    """A warning until then: tokenizing a large prompt or writing megabytes of JSON takes seconds. It pages at twice the
-    longest silence with recovery."""
+    """A shorter silence is a warning: tokenizing a large prompt or writing megabytes of JSON takes seconds. A server that
+    recovered from longer silences pages at twice the longest."""
 
     silent_page_seconds_max: float = Field(120.0, gt=0)
-    """Page by then at the latest: clients have given up."""
+    """Upper bound of the time before a page: by then clients have given up."""
 
     unreachable_looks: int = Field(3, ge=1)
     unreachable_seconds: float = Field(15.0, gt=0)
     """Failover of a switch or name server takes seconds; TCP resends its first packet after 1, 2, 4 and 8 s."""
 
     dead_looks: int = Field(2, ge=1)
-    """/health returns 503 when the engine core is dead; the server usually exits within a second. This many failures in
-    a row without a token mean a dead engine, with new tokens a live one."""
+    """/health returns 503 when the engine core is dead, and the server usually exits within a second. This many failures in
+    a row mean a dead engine, unless new tokens show that it lives."""
 
     page_after_seconds: float = Field(180.0, gt=0)
-    """A server that went (almost) unused may have been restarted on purpose: most models load in one to three minutes.
-    Longer if this one takes longer. A drained server is not reported until then."""
+    """A server that went (almost) unused may have been restarted on purpose: most models load in one to three minutes. The
+    time is longer if this one loads longer. A drained server is not reported before."""
 
     idle_seconds: float = Field(60.0, gt=0)
-    """A server that goes after this long without requests costs no users: it was scaled to zero, or moved at night. It
-    never pages, unless it has outlived longer silences: an autoscaler would have taken it then. Autoscalers wait as
-    long or longer (Knative 60 s, KEDA 300 s)."""
+    """A server that goes after this long without requests costs no users: it was scaled to zero, or moved at night. It never
+    pages, unless it has outlived longer silences, after which an autoscaler would have stopped it. Autoscalers wait as long
+    or longer (Knative 60 s, KEDA 300 s)."""
 
     away_factor: float = Field(2.0, ge=1)
-    """A server that goes when unused and returns on demand is normal up to twice its longest absence."""
+    """A server that goes when unused and returns on demand may be away for this many times its longest absence."""
 
     advise_seconds: float = Field(30.0, gt=0)
-    """A silent server is restarted after this time, and after twice the longest silence it recovered from."""
+    """A silent server is restarted after this time, or after twice the longest silence that it recovered from."""
 
     exit_seconds: float = Field(3.0, gt=0)
-    """An API server exits within a second of its engine core's death. One that outlives its closed port was told to
-    stop and finishes its requests (seen: 40 s after SIGTERM)."""
+    """An API server exits within a second of its engine core's death. One that lives longer after closing its port was asked
+    to stop and finishes its requests (seen: 40 s after SIGTERM)."""
 
     loop_starts: int = Field(3, ge=2)
-    """This many processes in a row never answered."""
+    """A crash loop is this many processes in a row that never answered."""
 
     loop_lives: int = Field(2, ge=1)
     loop_seconds: float = Field(300.0, gt=0)
-    """If the lives before these restarts add up to less, its start or first requests crash it: a restart does not
-    help."""
+    """If this many lives add up to less, the server's start or first requests crash it, and a restart does not help."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
     """A crash loop ends when the server has lived this long."""

@@ -1,9 +1,7 @@
-"""The share of answered calls: one API server process hangs, others answer. A helper of `engine_down`.
+"""Finds one hanging API server process among several, from the share of calls that get an answer.
 
-The kernel gives each new connection to one process, for all its calls: some get no answer, those between are answered
-at once. A busy event loop is late with everything, silent for a while, and late again; a lossy network is late more
-often than silent; a watcher short of CPU knows it. A sequential test of the two shares (Wald, 1945; Page, 1954) sums up
-the calls.
+The kernel gives each new connection to one process. A sequential test of two shares (Wald, 1945; Page, 1954) sums up the
+calls.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -17,46 +15,45 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.signals import stored
 
 HUNG_SHARE, USUAL_SHARE = 1 / 8, 1 / 80
-"""One process of eight hangs; healthy servers left at most 8 of 622 scrapes unanswered."""
+"""Share of calls lost if one process of eight hangs, and if all are healthy (at most 8 of 622 scrapes were)."""
 
 SILENCE, ANSWER = log(HUNG_SHARE / USUAL_SHARE), log((1.0 - HUNG_SHARE) / (1.0 - USUAL_SHARE))
-"""Added to the log odds. Consecutive calls without an answer are one silence."""
+"""Log odds that a call adds; consecutive calls without an answer count as one silence."""
 
 EXCUSE = -2.0 * SILENCE
-"""For a late answer or a call that did not arrive: packet loss or a busy event loop makes more calls late than lost, so
-one cancels two silences."""
+"""Log odds of a late answer, or of a call that did not arrive. A lossy network or a busy event loop delays more calls
+than it loses, so one such call cancels two silences."""
 
 CLOSE_SECONDS = 8.0
-"""At this distance at least every other poll meets the late end of a passing silence: a call waits for 4 s. Beyond it,
-such silences resemble one process of several: a restart is advised only if /metrics was answered at once while a
+"""A call waits 4 s, so polls this close meet the late end of a passing silence at least every other time. Polls further
+apart cannot distinguish it from one hanging process, so a restart is advised only if /metrics was answered at once while a
 simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
-"""Odds for a page, and for a restart, which cuts off the other processes' users."""
+"""Log odds for a page, and for a restart, which cuts off the users of the other processes."""
 
 _HELD, _NOTHING_NEW = "read_timeout", "watcher"
 
 
 @dataclass(slots=True)
 class Share:
-    """Follows the calls to one server."""
+    """Counts the calls to one server."""
 
-    level: float = 0.0  # log odds, between 0 and ADVISE
+    level: float = 0.0  # log odds
     is_open: bool = False
     is_advised: bool = False
-    began_s: float = 0.0  # start of the counts
+    began_s: float = 0.0
     calls: int = 0
     unanswered: int = 0
-    _at_s: float | None = None  # the poll before
-    _close: bool = False  # at most CLOSE_SECONDS ago
-    _mute: list[bool] = field(default_factory=lambda: [False, False])  # last /metrics and /health
+    _at_s: float | None = None
+    _close: bool = False
+    _mute: list[bool] = field(default_factory=lambda: [False, False])  # /metrics, /health
 
     def export_state(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def restored(cls, told: Any) -> "Share":
-        """Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
         return cls(
@@ -66,7 +63,6 @@ class Share:
         )  # fmt: skip
 
     def look(self, view: View, waiting: float) -> None:
-        """`waiting`: requests at the last answer."""
         scrape, health = view.observation.scrape, view.observation.health
         self._close = self._at_s is not None and view.at_s - self._at_s <= CLOSE_SECONDS
         self._at_s = view.at_s
@@ -91,7 +87,6 @@ class Share:
         self.is_advised = self.level >= (SURE if self.is_advised else ADVISE)
 
     def _falls_silent(self, call: Call, view: View) -> bool:
-        """Return True if a new connection got no answer, unlike the call before."""
         which = int(call is view.observation.health)
         was_mute, self._mute[which] = self._mute[which], call.status is None
         return call.outcome == _HELD and not (call.kept or was_mute) and view.known
@@ -102,7 +97,6 @@ class Share:
         self.unanswered += silent
 
     def judge(self, found: Verdict, at_s: float) -> Verdict:
-        """Return the verdict. `found`: the one on the current silence."""
         severe = found.state == FIRING and (found.cause != "api_hang" or found.severity == "page")
         if severe or not self.is_open:
             return found

@@ -1,4 +1,4 @@
-"""Verdicts on a silent server. A helper of `engine_down`."""
+"""Builds the verdicts on a silent server."""
 
 from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
@@ -18,12 +18,12 @@ NEEDS = Needs(
 
 
 def unknown(summary: str) -> Verdict:
-    """Not judged yet."""
+    """Return an unknown verdict."""
     return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """It has always refused: it is starting, later a ticket."""
+    """Judge a server that has always refused."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """It serves, as before each crash: neither down nor recovered."""
+    """Judge a server that serves as before each crash."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """It was called dead, and a token moved."""
+    """Judge a server that generates tokens after it was called dead."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -62,7 +62,7 @@ def alive_after_all(failed_looks: int) -> Verdict:
 
 
 def health_failing(failed_looks: int) -> Verdict:
-    """/health fails while users are served."""
+    """Judge a server that serves although /health fails."""
     evidence = down_witnesses.health_failed(failed_looks)
     text = "tokens were generated while /health failed"
     return Verdict(
@@ -76,7 +76,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """`needs_hands`: a restart does not cure the GPU."""
+    """Judge a server with a dead engine core. `needs_hands`: a restart does not cure the GPU."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

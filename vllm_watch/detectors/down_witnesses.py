@@ -1,4 +1,4 @@
-"""How a server is silent, and other evidence of a crash. A helper of `engine_down`."""
+"""Classifies a server's silence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from vllm_watch.signals.loading import Loading
 from vllm_watch.support.counts import requests
 
 _GATEWAY = frozenset((502, 503, 504))
-"""A proxy's status for a missing server; vLLM itself returns 503 on every path while it scales elastically, and 500 for
+"""A proxy's status for a missing server. vLLM itself returns 503 on every path while it scales elastically, and 500 for
 a failed /metrics."""
 
 SCALING_SECONDS = 600.0
@@ -18,13 +18,11 @@ SCALING_SECONDS = 600.0
 After a failure it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
-"""A health check that failed this long before belongs to the silence."""
+"""A failed health check at most this long ago belongs to the silence."""
 
 BUSY_WAITING = 300.0
-"""Waiting requests that make one event loop late, for /metrics too."""
-
 BUSY_FDS = 500.0
-"""Open connections that make one event loop late."""
+"""Waiting requests, or open connections, that make one event loop answer late, also for /metrics."""
 
 SLOW_ANSWER_SECONDS = 0.5
 """An idle API server answers /metrics within 30 ms."""
@@ -40,27 +38,26 @@ _UNREACHED = frozenset(("connect_timeout", "dns"))
 class Run:
     """A series of polls without an answer."""
 
-    began_s: float  # the first
+    began_s: float
     looks: int = 0
     mute: int = 0  # last in a row without a response
     refused: int = 0
-    mute_s: float = 0.0  # the first of `mute`
+    mute_s: float = 0.0
     silent: int = 0  # with an accepted connection
-    held: int = 0  # kept open, not closed at once
-    said: str = ""  # the newest error
-    told_to_end: bool = False  # its process outlived the closed port
-    unused: bool = False  # it went (almost) unused, or drained
+    held: int = 0
+    said: str = ""
+    told_to_end: bool = False  # its process outlived its port
+    unused: bool = False
     reached_again: bool = False  # it began without a route
 
     def hear(self, call: Call, at_s: float) -> bool:
-        """Return True if there was no response at all."""
-        if self._is_reached_again(call):  # the start of its refusals is unknown
+        if self._is_reached_again(call):
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = call.error or call.outcome
         self.refused += call.outcome == "refused"
         if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
-            self.mute = self.silent = self.held = 0  # an answer ends the silence
+            self.mute = self.silent = self.held = 0
             return False
         if not self.mute:
             self.mute_s = at_s
@@ -70,23 +67,21 @@ class Run:
         return True
 
     def _is_reached_again(self, call: Call) -> bool:
-        """Return True if it refuses after polls without a route only."""
         unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
         return unreached and call.outcome == "refused"
 
     @property
     def hangs(self) -> bool:
-        """Return True if it accepts connections without a response, or did until its backlog was full."""
         return self.silent >= ACCEPTED_LOOKS_MIN
 
     @property
     def is_held(self) -> bool:
-        """Return True if connections stay open. A proxy without a server closes them at once."""
+        """Return True if connections stay open; a proxy without a server closes them."""
         return self.held > 0 and self.held == self.silent
 
 
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
-    """Return True if it may be late with the next answers."""
+    """Return True if the server may answer late."""
     return (
         waiting >= BUSY_WAITING
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
@@ -95,7 +90,7 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
 
 
 def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Return evidence against a hang if it was busy."""
+    """Return the load as evidence against a hang."""
     text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
     return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 
@@ -106,13 +101,13 @@ def healthy(health: Call | None) -> bool:
 
 
 def health_failed(looks: int) -> Evidence:
-    """/health reported a dead engine core."""
+    """Return evidence of a dead engine core."""
     text = f"/health failed {looks} times in a row"
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
-    """Return evidence of an unintended end. `dead_s`: the last failed health check."""
+    """Return evidence of an unintended end. `dead_s`: last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health reported a dead engine core, just before"
@@ -131,7 +126,7 @@ def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
 
 
 def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
-    """Return evidence of a slow start. `began_s`: the first poll without an answer."""
+    """Return evidence of a slow start. `began_s`: first unanswered poll."""
     longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
     taken_s = at_s - began_s if loads_s is None else loads_s
     if longest_s is None or taken_s < loading.patience_s(0.0):
@@ -143,7 +138,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash that a restart cures. `at_work`: it was."""
+    """Describe a crash. `at_work`: requests came until it went."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
@@ -153,7 +148,7 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
 
 
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
-    """Describe a crash loop: starts without an answer, or short `lives`."""
+    """Describe a crash loop."""
     if loading.attempts >= starts:
         return f"started {loading.attempts} times and never answered"
     last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
@@ -161,7 +156,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 
 
 def left_behind(core: str | None) -> tuple[Evidence, ...]:
-    """No start succeeds without the memory of an engine core that outlived its server."""
+    """Return evidence of an engine core that was left behind."""
     if core is None:
         return ()
     text = f"its engine core was left behind and still holds GPU memory: {core}"
@@ -182,7 +177,7 @@ def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
 
 
 def turned_away(observation: Observation) -> bool:
-    """Return True if /metrics and /health return a proxy's status for a missing server."""
+    """Return True if a proxy answers for a missing server."""
     health = observation.health
     return observation.scrape.status in _GATEWAY and (health is None or health.status in _GATEWAY)
 
@@ -193,7 +188,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return a call's result and how long it has lasted."""
+    """Return a call's result and its duration."""
     what, colon, why = said.partition(": ")
     text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
     return seconds(name, value, 0.0, text)

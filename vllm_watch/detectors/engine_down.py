@@ -1,12 +1,9 @@
-"""A server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
+"""Detects a server that does not answer: crashed, hung, unreachable, in a crash loop, or dead inside.
 
-The kind of silence decides. vLLM's API server exits when its engine core dies, so a crash is a port that refuses. It
-also refuses while loading, for up to 20 minutes, so a server that never answered is starting. A stopped server, or one
-with a blocked event loop, accepts connections without a response; so does, for some seconds, one with thousands of
-waiting requests.
+vLLM's API server exits when its engine core dies, so a crashed server refuses connections; so does a starting one, for up
+to 20 minutes. A stopped or blocked server accepts them without a response, and so does a very busy one for some seconds.
 
 Source: recordings of a real vLLM 0.32 (EngineCore killed: refused within a second; API server stopped: time-outs only).
-Runbook: docs/detectors/engine_down.md.
 """
 
 from collections import deque
@@ -36,23 +33,22 @@ from vllm_watch.signals.loading import START_SECONDS, Loading
 NEEDS = down_verdicts.NEEDS
 
 HALF_DEAD_SECONDS = 30.0
-"""A server exits within seconds of its engine core's death; until then /metrics lacks the engine, which proves
-nothing."""
+"""After its engine core's death a server exits within this time; until then /metrics may lack the engine."""
 
 
 IN_FLIGHT_MIN = 2.0
-"""Users were harmed if this many were cut off."""
+"""Users were harmed if this many requests were cut off."""
 
 
 class Detector:
-    """Follows whether one server answers."""
+    """Judges whether one server answers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
-        self._answered_s: float | None = None  # None: never
-        self._engines_s = float("-inf")  # last /metrics with an engine
+        self._answered_s: float | None = None
+        self._engines_s = float("-inf")
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -61,11 +57,11 @@ class Detector:
         self._busy = False
         self._health = Health()
         self._share = Share()
-        self._crashed = False  # this silence was reported as a crash
+        self._crashed = False
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._away_s = 0.0  # longest that began unused and ended by itself
-        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
+        self._away_s = 0.0  # longest absence that began unused and ended by itself
+        self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         return down_memory.export_state(vars(self))
@@ -142,7 +138,7 @@ class Detector:
             run = self._run = Run(began_s=view.at_s)
         mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
-            # A port opens and closes during a start; an address goes with a stopped server.
+            # One refusal decides: a port opens and closes during a start, and a stopped server's address may vanish.
             return self._refused(view, run)
         if mute:
             return self._silent(view, run)
@@ -189,14 +185,12 @@ class Detector:
         return self._crash(view, run, signs)
 
     def _patience_s(self, run: Run) -> float:
-        """Return how long it may take to start; after a long unobserved time, as for an unknown server."""
         unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
         if unseen_s > AWAY_SECONDS_MAX:
             return START_SECONDS
         return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
-        """Stopped on purpose: a ticket if it is away longer than a start takes."""
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -225,7 +219,7 @@ class Detector:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
-        # The first life began unobserved, or was long.
+        # The first life is ignored: its start was not seen, or it was long.
         short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
         self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
@@ -237,7 +231,7 @@ class Detector:
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._patience_s(run)
-        # It may have gone idle and been scaled down unobserved, as before.
+        # It may have gone idle unobserved and been scaled down, as before.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.lasting("seconds_refused", down_s, run.said)
@@ -269,7 +263,6 @@ class Detector:
         return demand.known and demand.idle_s >= enough_s
 
     def _absent(self, view: View, run: Run) -> Verdict:
-        """A proxy answers for a missing server, or vLLM itself while it scales."""
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been turned away for {down_s:.0f} s: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
@@ -322,7 +315,6 @@ class Detector:
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
-        """No answer to this run of the watcher; use an earlier one's knowledge."""
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)

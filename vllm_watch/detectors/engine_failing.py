@@ -1,9 +1,8 @@
-"""An engine that answers but fails requests: errors, HTTP 5xx, or unusable answers.
+"""Detects an engine that answers `/health` but fails requests: errors, HTTP 5xx, or unusable answers.
 
-`/health` is fine, and a router that counts open requests prefers it: each ends at once. Clients' failures (4xx, hanging
-up) and intended refusals (503 of --max-num-queued-reqs, counted by vLLM) do not count.
+Failures by clients (4xx, disconnects) and intended refusals (503 of --max-num-queued-reqs) do not count.
 
-Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
+Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #46811.
 """
 
 from collections.abc import Sequence
@@ -33,11 +32,11 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 1
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 _CUDA = "xid_or_gpu_lost"
 _KV = "kv_transfer"
-"""Classes of `vllm-watch diagnose`, from the engine's log."""
+"""Failure classes of `vllm-watch diagnose`, found in the engine's log."""
 
 
 class Settings(BaseModel):
@@ -46,19 +45,19 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
-    """At half of the ended requests every client is affected."""
+    """If half of the ended requests fail, every client is affected."""
 
     most_seconds: float = Field(15.0, gt=0)
-    """A restarted peer or worker fails requests in flight at one moment."""
+    """A restarted peer or worker fails the requests in flight at one moment only."""
 
     some_ratio: float = Field(0.1, gt=0, le=1)
-    """One of ten: clients retry and meet it again."""
+    """If one in ten fails, clients that retry meet the failure again."""
 
     some_seconds: float = Field(60.0, gt=0)
     """A mishap does not last a minute."""
 
     few_ratio: float = Field(0.02, gt=0, le=1)
-    """Two of a hundred is a warning."""
+    """Two in a hundred deserve a warning."""
 
     failures_min: int = Field(3, ge=1)
     """One or two may be a client's odd request, retried."""
@@ -68,7 +67,7 @@ class Settings(BaseModel):
 
 
 class Detector:
-    """Follows how requests of every engine end, and those that no engine of several has seen."""
+    """Follows how requests end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,7 +80,6 @@ class Detector:
         return {"version": STATE_VERSION, "answers": answers}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """A past belongs to the model, whichever process serves it."""
         stored.version(state, STATE_VERSION)
         answers = stored.mapping(state["answers"]).items()
         self._answers = {stored.text(name): Answers.restored(each) for name, each in answers}
@@ -100,7 +98,7 @@ class Detector:
         if len(samples) > 1:
             ends[None] = None, failures.of_server(samples)
         self._followed = {name: self._followed.get(name) or Failures() for name in ends}
-        if samples:  # it has just started: its engines are not gone
+        if samples:  # a server that has just started does not show its engines yet
             self._answers = {name: each for name, each in self._answers.items() if name in ends}
         return [self._judge(view, name, *told) for name, told in ends.items()]
 
@@ -117,7 +115,6 @@ class Detector:
         lasted_s = 0.0 if found is None else view.at_s - found.since_s
         if found is not None and lasted_s >= self._settings.most_seconds:
             return _unusable(f"Engine {name}", sample, found, lasted_s)
-        # Something fails: not clear, but not (yet) reported.
         state = CLEAR if quiet and found is None else UNKNOWN
         return Verdict(state=state, kind=KIND, engine=name)
 
@@ -161,10 +158,7 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """The log is this process's, and a CUDA error lasts for its lifetime.
-
-        An Xid may be of another engine's GPU: `gpu_fault` advises.
-        """
+        """Return the cause. An Xid does not count, because it may be of another engine's GPU."""
         said = None if log is None else log.failure
         if said == _CUDA:
             return "cuda_error"

@@ -1,11 +1,7 @@
-"""An engine with work that makes no step, or waits forever: alive for `/health`, dead for users.
-
-vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: counters and gauges keep their last values.
-`signals.progress` defines progress; work shows in running or waiting requests, in open connections that grow while
-nothing else moves, or in a failed canary.
+"""Detects an engine that has work but completes no step, or waits forever, while `/health` answers 200.
 
 Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge); recordings of a real vLLM 0.32 with
-its EngineCore stopped. Runbook: docs/detectors/engine_stalled.md.
+its EngineCore stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +28,7 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # Long answers take minutes without a finish or a preemption.
+        # Finished requests do not prove work: a long answer takes minutes.
         Need(("steps", "generated"), "a hang and work look alike"),
         Need(("running",), "stalled work is not seen"),
     ),
@@ -48,34 +44,34 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 PAUSES_USUAL = 3
 """A pause is usual if this many recent ones were as long."""
 
 NOTICE_FACTOR = 1.5
-"""Half beyond its usual pauses is new behaviour."""
+"""A pause this many times longer than usual is suspicious."""
 
 ADVISE_FACTOR = 2.0
-"""A restart waits for twice the longest survived pause."""
+"""A restart is advised after this multiple of the longest pause that the engine survived."""
 
 PAGE_SECONDS = 15.0
-"""A ticket until then: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
+"""A shorter hang is a ticket: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""For connections as the only sign of demand: idle proxies open a few spare ones."""
+"""Needed when connections are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Missed finishes at the usual rate that chance explains once in 20,000 (e^-10)."""
+"""Missed finishes, at the usual rate, that chance explains once in 20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Open connections per missed finish: requests arrived nevertheless."""
+"""Minimum of new connections per missed finish: it shows that requests still arrived."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Requests arrived one after the other."""
+"""Minimum rises of connections: requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Needed without a rate: a pool of idle connections opens at once, waiting users come one by one."""
+"""Minimum rises without a finish rate: an idle pool opens its connections at once."""
 
 
 _WHAT = {
@@ -86,19 +82,19 @@ _WHAT = {
 
 
 class Detector:
-    """Follows the heartbeat of every engine of one target."""
+    """Judges every engine of one target."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}  # engine → its process on this host, last seen
+        self._cores: dict[str, str] = {}
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
-        self._operations: dict[str, float] = {}  # engine → start of its operation
-        # By model, from an earlier run or another server.
+        self._operations: dict[str, float] = {}
+        # model → habits of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Engines that need a one-token request → whether suspected."""
+        """Engine → whether it is suspected, if it needs a one-token request."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -114,7 +110,7 @@ class Detector:
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
                 self._cores[cpu.engine] = cpu.core
-        # They are the server's: evidence for an engine only if none moves.
+        # Connections belong to the server: they are evidence for an engine only if none moves.
         alone = not any(moved)
         verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
@@ -123,7 +119,7 @@ class Detector:
         return self._ranks.told(view, verdicts)
 
     def _core(self, view: View, engine: str) -> str | None:
-        """The driver does not map cores to engines."""
+        """The driver does not map processes to engines, so `around.core` is used only for a single engine."""
         alone = view.around.core if len(view.signals.engines) == 1 else None
         return self._cores.get(engine, alone)
 
@@ -144,7 +140,6 @@ class Detector:
         return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        """Survived pauses hold while it serves the same."""
         self._cores.pop(sample.engine, None)
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
@@ -161,7 +156,6 @@ class Detector:
         return {"version": STATE_VERSION, "engines": engines}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """A counter that has not moved since means no step was made meanwhile."""
         stored.version(state, STATE_VERSION)
         engines = {
             stored.text(name): stall_witnesses.restore(each)
@@ -205,7 +199,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Clients give up one after the other; a failed canary confirms it.
+            # Clients gave up one after the other, which is doubtful until a canary fails too.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -220,7 +214,6 @@ class Detector:
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
     def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        """Return False if only gauges, which a step would update, show running requests."""
         progress = view.progress[sample.engine]
         if progress.met or not sample.requests_running or engine.canary_failures:
             return True
@@ -240,14 +233,14 @@ class Detector:
         if not progress.work:
             return None
         queued_s = view.at_s - progress.queued_s
-        if queued_s >= self._settings.notice_waiting_seconds:  # none runs
+        if queued_s >= self._settings.notice_waiting_seconds:
             if waits_for_kv(sample, paired=bool(view.around.peers)):
                 return PEER_WAIT, queued_s
             usage = sample.kv_cache_usage
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # The clients of a hang have given up (OpenAI's after 600 s) and retried.
+        # After FOLLOWED_SECONDS the clients of a hang have given up (OpenAI's after 600 s) and retried.
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
@@ -283,13 +276,12 @@ class Detector:
         return notice_s
 
     def _unseen(self, view: View, engine: Engine, progress: Progress) -> tuple[str, float] | None:
-        """Clients pile up outside."""
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # As many clients as usual and none finished: certain without a minute's wait.
+        # Clients arrive at the usual rate and none finishes: this is certain at once.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s
@@ -300,7 +292,6 @@ class Detector:
     def _want_canary(
         self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
     ) -> None:
-        """Counters show more of a working engine; a found stall is not urgent."""
         progress, failures = view.progress[name], engine.canary_failures
         doubt = progress.gone or progress.doubtful or not believed
         if (progress.work and not doubt) or progress.served_s == view.at_s:
@@ -319,7 +310,6 @@ class Detector:
         return ("idle_wedged", still_s) if still_s >= notice_s else None
 
     def _waited_for(self, view: View, progress: Progress) -> tuple[str, float] | None:
-        """Others wait for KV that only it has."""
         still_s = view.at_s - progress.served_s
         return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
 
@@ -337,12 +327,12 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        # A canary shows if clients or the engine are gone; others that wait for it may be cut off by the network.
+        # Without a failed canary, clients may be gone, or the network may separate this engine from its peers.
         unsure = cause == "idle_wedged" or progress.doubtful or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
-        # A lost GPU, or one to reset, does not return with a process or another server.
+        # A restart does not bring back a lost GPU.
         helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,

@@ -1,4 +1,4 @@
-"""How requests ended recently: served, failed, or with unclear fault."""
+"""Counts how requests ended recently."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""After hours without errors, half of the window is errors within a quarter of a minute."""
+"""After hours without errors, errors fill half of this window within a quarter of a minute."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""
 
 RUN_MIN = 3.0
-"""Suffice if all of them failed."""
+"""This many ends suffice if all of them failed."""
 
 WINDOW_SECONDS_MAX = 300.0
 """Older ends are dropped; after this long without any, clients have stopped."""
@@ -26,24 +26,24 @@ SERVER_ERROR = "5xx"
 
 
 class Ends(NamedTuple):
-    """Counters of ended requests of an engine, or of a server of several, or their growth."""
+    """Counters of ended requests, or their growth."""
 
-    api: float = 0.0  # answers 5xx, less intended 503
-    explained: float = 0.0  # counted as errors by engines, too
-    errors: float = 0.0  # by the engine
+    api: float = 0.0  # 5xx responses, less intended 503
+    explained: float = 0.0  # also counted as errors by engines
+    errors: float = 0.0
     stop: float = 0.0
     length: float = 0.0
     aborted: float = 0.0
-    repeated: float = 0.0  # the client asked for that check
-    tokens: float = 0.0  # generated, also of unfinished requests
-    prompts: float = 0.0  # histograms of finished requests from here
+    repeated: float = 0.0  # stopped by a check that the client asked for
+    tokens: float = 0.0
+    prompts: float = 0.0  # this and the next five come from histograms
     prompt_tokens: float = 0.0
     answers: float = 0.0
     answer_tokens: float = 0.0
-    asked: float = 0.0  # requests with a known max_tokens
+    asked: float = 0.0
     asked_tokens: float = 0.0
     doubtful: float = 0.0  # aborted without a token, or repeated
-    short: float = 0.0  # at most one token where more were allowed
+    short: float = 0.0  # at most one token, though more were allowed
     cut: float = 0.0  # `length` far below their max_tokens
 
     @property
@@ -60,12 +60,12 @@ class Ends(NamedTuple):
 
 
 def growth(then: Ends, now: Ends) -> Ends:
-    """Return the growth of each counter."""
+    """Return each counter's growth."""
     return Ends(*map(sub, now, then))
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
-    """`alone`: no other engine shares the API server."""
+    """Return an engine's counters. `alone`: no other engine shares the API server."""
     by = sample.request_success or {}
     prompts, prompt_tokens = _totals(sample.request_prompt_tokens)
     answers, answer_tokens = _totals(sample.request_generation_tokens)
@@ -84,7 +84,7 @@ def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
 
 
 def of_server(samples: Sequence[EngineSample]) -> Ends:
-    """Return failures before an engine saw the request."""
+    """Return the API server's counters."""
     each = [of_engine(sample, alone=False) for sample in samples]
     return Ends(
         api=_server_errors(samples[0]),
@@ -117,25 +117,22 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: dict[str, float] = {}
-        self._since_s: float | None = None  # the first poll with a failure
-        self._until_s = 0.0  # the last poll with a failure
+        self._since_s: float | None = None
+        self._until_s = 0.0
         self._last_end_s = 0.0
-        self.newest = self.window = Ends()  # since the poll before, and within the window
-        self.kv_failed: dict[str, float] = {}  # transfers that failed since the first failure
+        self.newest = self.window = Ends()
+        self.kv_failed: dict[str, float] = {}
 
     def look(
         self, at_s: float, ends: Ends, sample: EngineSample | None, restarts: int, *, asleep: bool
     ) -> None:
-        """Reset counters, or an engine `asleep` on purpose, start over.
-
-        `sample`: None for a server of several engines.
-        """
+        """`sample`: None for a server of several engines."""
         then = self._looks[-1][1] if self._looks else None
-        # The first may fall; the last are counted here.
+        # `api` may fall, and the last three are counted here.
         if then is None or asleep or restarts != self._restarts or not all(map(ge, ends[1:-3], then[1:-3])):  # fmt: skip
             self._begin(at_s, ends, sample, restarts)
             return
-        # A refusal is counted before its 503.
+        # vLLM counts a refusal before its 503.
         ends = ends._replace(api=max(ends.api, then.api))
         grown = growth(then, ends)
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
@@ -200,7 +197,6 @@ class Failures:
         return 0.0 if self._since_s is None else self._until_s - self._since_s
 
     def share(self, *, doubtful: bool = False) -> float:
-        """`doubtful`: count those as failed."""
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
         return failed / (failed + self.window.done) if failed else 0.0
 
@@ -221,7 +217,7 @@ def _short_and_cut(
     got = _at_most(before.request_generation_tokens, now.request_generation_tokens)
     asked = _at_most(before.request_params_max_tokens, now.request_params_max_tokens)
     others = grown.aborted + grown.errors + grown.repeated
-    # Other answers have at least two tokens.
+    # Answers that are not short have at least two tokens.
     short = max(got.get(1.0, 0.0) - others, 2 * grown.done - grown.tokens) - asked.get(1.0, 0.0)
     cut = max((got[each] - asked[each] for each in got.keys() & asked.keys()), default=0.0)
     others += grown.stop + max(grown.answers - grown.asked, 0.0)
@@ -229,7 +225,6 @@ def _short_and_cut(
 
 
 def _at_most(before: Histogram | None, now: Histogram | None) -> dict[float, float]:
-    """Upper bound → growth."""
     if before is None or now is None or before.bounds != now.bounds:
         return {}
     return dict(zip(now.bounds, map(sub, now.cumulative, before.cumulative), strict=False))

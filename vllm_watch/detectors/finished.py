@@ -1,7 +1,4 @@
-"""Lengths and preemptions of recent requests. A helper of `throughput_collapse`.
-
-If the requests have changed, the engine has not.
-"""
+"""Keeps lengths and preemptions of recent requests."""
 
 from collections.abc import Sequence
 
@@ -12,26 +9,26 @@ LENGTH_HALF_SECONDS = 120.0
 """Averaging time of finished requests' lengths."""
 
 LENGTH_REQUESTS_MIN = 8.0
-"""For a mean length: the first requests to finish were nearly done."""
+"""Requests needed for a mean length: the first to finish were nearly done."""
 
 LATE_REQUESTS_MIN = 3.0
-"""Late finishers are all of today's kind, so fewer suffice."""
+"""Fewer late finishers suffice, because all of them began after the change."""
 
 LATE_LIVES = 2.0
-"""Earlier requests have left after this many usual times in the engine."""
+"""After this many usual times in the engine, the requests from before have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Bounds of that: preemptions and longer steps delay them."""
+"""Bounds of that time: preemptions and longer steps delay requests."""
 
 PREEMPTED_MIN = 0.5
-"""Rest of one preemption after LENGTH_HALF_SECONDS."""
+"""Remainder of one preemption after LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
-"""Times a whole request's usual length."""
+"""A prompt is long at this multiple of a fresh request's whole length."""
 
 
 class Finished:
-    """Recently finished requests."""
+    """Counts recently finished requests."""
 
     def __init__(self) -> None:
         self._requests = self._tokens = self._preempted = 0.0
@@ -61,15 +58,15 @@ class Finished:
 
 
 def late_seconds(life_seconds: float) -> float:
-    """Return the time until finished requests are of the trouble's time. `life_seconds`: of a usual request."""
+    """Return the seconds until finished requests began after the change. `life_seconds`: usual time in the engine."""
     return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
 
 
 class LongPrompts:
-    """Recent prompts far longer than fresh requests."""
+    """Counts recent prompts that are far longer than fresh requests."""
 
     def __init__(self) -> None:
-        self.tokens = 0.0  # of all of them
+        self.tokens = 0.0
         self._prompts = 0.0
 
     def export_state(self) -> list[float]:
@@ -79,7 +76,6 @@ class LongPrompts:
         self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        """`request_tokens`: of a request when fresh."""
         keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
         if not block.prompts or block.prompted is None or request_tokens is None:

@@ -1,9 +1,6 @@
-"""A broken GPU: lost from the bus, an Xid error, memory errors.
+"""Detects a broken GPU: lost from the bus, an Xid error, memory errors.
 
-`signals.xid` holds each code's remedy and urgency, and if a restart cures it; else none is advised. Throttling is
-evidence of a collapse instead.
-
-Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
+Source: NVIDIA, Xid Errors; GPU Memory Error Management.
 """
 
 from dataclasses import dataclass
@@ -22,12 +19,12 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 
 
 class Settings(BaseModel):
-    """How long a sign holds."""
+    """How long a sign counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
-    """Without an error a GPU must be missing from the list this often."""
+    """A GPU without an error must be missing from the list this often."""
 
     xid_seconds: float = Field(60.0, ge=0)
     """An Xid is reported once; its consequences (a crash, more codes) follow within a minute."""
@@ -41,7 +38,7 @@ _RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "l
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    rank: str  # one of _RANKS, the worst last
+    rank: str
     cause: str
     severity: str
     gpu: GpuSample
@@ -54,8 +51,8 @@ class _Finding:
 class _Seen:
     xids: dict[int, float]  # code → last listed
     ecc: int | None = None
-    ecc_grown: tuple[float, int] | None = None  # when it last grew, by how much
-    engine: bool | None = None  # vLLM runs on it
+    ecc_grown: tuple[float, int] | None = None
+    engine: bool | None = None
 
 
 class HostDetector:
@@ -65,7 +62,7 @@ class HostDetector:
         self._settings = settings
         self._roster = GpuRoster()
         self._seen: dict[str, _Seen] = {}
-        self._missing: dict[str, int] = {}  # UUID → scrapes in a row
+        self._missing: dict[str, int] = {}
 
     def update(self, view: HostView) -> Verdict:
         gpus = view.gpus
@@ -131,8 +128,7 @@ class HostDetector:
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
-        # A server that answers has survived it. Only servers on that GPU alone count: others may be down for their own
-        # reasons.
+        # A server that answers has survived it. Only servers on that GPU count: others may be down for other reasons.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; used by {', '.join(hit)}" if hit else ""

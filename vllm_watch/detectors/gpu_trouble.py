@@ -1,4 +1,4 @@
-"""GPU trouble when an engine stops: a lost GPU or a driver error code. Evidence; `gpu_fault` judges."""
+"""Collects GPU trouble as evidence; `gpu_fault` judges it."""
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.gpu import GpuSample
@@ -7,21 +7,21 @@ from vllm_watch.signals.gpu_roster import GpuRoster
 
 
 class GpuTrouble:
-    """Follows the host's GPUs on which a server may run."""
+    """Follows the GPUs of one server."""
 
     def __init__(self) -> None:
         self._roster = GpuRoster()
-        self._gpus: tuple[GpuSample, ...] | None = None  # as last seen
+        self._gpus: tuple[GpuSample, ...] | None = None
         self._others: frozenset[str] = frozenset()
-        self.lost: tuple[str, ...] = ()  # UUIDs that vanished or report themselves lost
-        self.xids: tuple[int, ...] = ()  # codes the driver reports now
+        self.lost: tuple[str, ...] = ()
+        self.xids: tuple[int, ...] = ()
 
     def look(self, view: View) -> None:
         gpus, others = view.observation.gpus, view.around.others_gpus
         if gpus is None or (gpus is self._gpus and others == self._others):
-            return  # polled less often than engines
+            return
         self._gpus, self._others = gpus, others
-        # The whole host's: a GPU found to be another server's is not lost.
+        # The roster needs all GPUs: one that is found to be another server's is not lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
         self.xids = tuple(
@@ -30,7 +30,6 @@ class GpuTrouble:
 
     @property
     def needs_hands(self) -> bool:
-        """Return True if a GPU is lost or must be reset: a restart does not cure it."""
         return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property

@@ -1,14 +1,8 @@
-"""A memory leak of the API server, which ends with the kernel killing it.
+"""Detects a memory leak of the API server, which ends with the kernel killing it.
 
-Servers grow while caches and pools fill, then level off; a leak keeps its pace: so the growth of three parts of half an
-hour is compared.
-
-New connections may explain growth. Their end does not shrink it: the allocator keeps a queue's memory.
-
-A restart must pay: growth that vLLM's caches do not explain, with memory for less than a day.
+Caches and pools level off but a leak keeps its pace, so the growth of three thirds of half an hour is compared.
 
 Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); allocators: vLLM-Omni #6462.
-Runbook: docs/detectors/host_memory_growth.md.
 """
 
 from collections import deque
@@ -37,7 +31,7 @@ NEEDS = Needs(
 )  # fmt: skip
 
 STATE_VERSION = 2
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 
 class Settings(BaseModel):
@@ -46,13 +40,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
-    """Long enough to see growth slow that levels off within hours."""
+    """Long enough to see that growth slows down if it levels off within hours."""
 
     growth_bytes_min: float = Field(256 * 2**20, gt=0)
     """Healthy servers under steady load move by 10 to 60 MiB in half an hour."""
 
     growth_ratio_min: float = Field(0.02, ge=0)
-    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) moves by more."""
+    """Share of the resident memory: a server of 100 GiB (weights cached in host memory) fluctuates more."""
 
     steadiness_min: float = Field(0.85, gt=0, le=1)
     """Growth of the last part ÷ the first; time constants under two hours fall below. Measured: leaks 0.95 to 1.1,
@@ -69,53 +63,53 @@ class Settings(BaseModel):
     (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only empty it."""
 
     restart_growth_bytes: float = Field(2**30, gt=0)
-    """A restart must free this: some hundred MiB are not worth aborted requests."""
+    """A restart must free this much: some hundred MiB are not worth aborted requests."""
 
     restart_ahead_seconds: float = Field(86_400.0, gt=0)
-    """Advised if memory lasts no longer: most services have a quiet hour once a day."""
+    """A restart is advised if memory lasts no longer than this: most services have a quiet hour once a day."""
 
     host_bytes: float = Field(32 * 2**30, gt=0)
-    """Assumed, as the host's memory and the container's limit are unknown: hosts of one small data-centre GPU (L4, A10)
-    begin at 16 to 32 GiB. A process above half of it may double."""
+    """Assumed, because the host's memory and the container's limit are unknown: hosts of one small data-centre GPU
+    (L4, A10) begin at 16 to 32 GiB. A process above half of it is assumed to have room to double."""
 
 
 BIN_SECONDS = 60.0
-"""Each minute's minimum counts: momentary needs of requests are not growth."""
+"""Each minute's minimum counts, because momentary needs of requests are not growth."""
 
 BINS_SHARE_MIN = 0.8
-"""Minutes of the window that must have been seen."""
+"""Share of the window's minutes that must have been seen."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""Explained by one more open connection: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
+"""Growth that one more connection explains: a server with 2,000 waiting clients held 45 to 60 KiB more for each."""
 
 EDGE_BINS = 3
 """The edge of a part is the median of this many minutes."""
 
 YOUNG_SECONDS = 600.0
-"""Until then a server allocates lasting memory."""
+"""A younger server is not judged, because it still allocates lasting memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
-    number: int  # on the timeline
+    number: int
     bytes: float  # minimum
     fds: float  # maximum
 
 
 class Detector:
-    """Follows the resident memory of one API server."""
+    """Follows one API server's memory."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
-        self._least: _Minute | None = None  # of the current minute
-        self._started: float | None = None  # of the process
-        self._first: _Minute | None = None  # first seen of this process
-        self._fds_most = 0.0  # since then
-        self._media: bool | None = None  # it served images, audio or video; None: unknown
+        self._least: _Minute | None = None
+        self._started: float | None = None
+        self._first: _Minute | None = None
+        self._fds_most = 0.0
+        self._media: bool | None = None
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
-        self._slope = 0.0  # bytes per second, when it last fired
-        self._advised = False  # of a restart, until the finding ends
+        self._slope = 0.0  # bytes per second
+        self._advised = False
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -153,14 +147,13 @@ class Detector:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """The first scrape of another process drops the minutes."""
         stored.version(state, STATE_VERSION)
         started, slope = stored.number_or_none(state["started"]), stored.number(state["slope"], 0.0)
         minutes = [_minute(each) for each in state["minutes"]]
         first = None if state["first"] is None else _minute(state["first"])
         fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
         if started is None:
-            return  # the process cannot be identified
+            return
         self._started, self._slope, self._advised = started, slope, advised
         self._first, self._fds_most = first, fds_most
         self._minutes.extend(minutes)
@@ -300,17 +293,12 @@ def _minute(state: Any) -> _Minute:
 
 
 def _serves_media(reading: Reading) -> bool | None:
-    """Return True if its multi-modal cache was queried; None if unknown."""
     asked = [each.mm_cache_queries for each in reading.engines]
     known = [count for count in asked if count is not None]
     return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Return the growth of each third, from medians at its edges.
-
-    Connections beyond their earlier peak explain it. The peak never falls: memory left by a queue is not growth.
-    """
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))

@@ -1,7 +1,6 @@
-"""Inputs that detectors need or benefit from, against those of a target.
+"""Matches the inputs that detectors declare in `NEEDS` with those of a target.
 
-Without a need a detector is blind; without an optional input it sees partly, and reports the loss. Detectors declare
-`NEEDS`, by names of `signals.inputs`.
+A detector that lacks a `must` is blind; one that lacks a `sharpens` sees partly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ class Needs:
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
-    """Return all by slug."""
+    """Return every detector's needs, by slug."""
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
@@ -85,7 +84,6 @@ class Sights:
     """How well each detector of one target sees."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
-        """None: all, host detectors included."""
         known = needs_of_all()
         self._needs = {
             each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
@@ -107,12 +105,11 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """Withdraw judgements of a detector without its needs."""
         if not self._needs[slug].must:
             return verdicts
         return [
             verdict
-            # A missing input may itself be the finding: a lost GPU.
+            # A missing input may itself be the finding, as with a lost GPU.
             if verdict.state == UNKNOWN
             or (verdict.state != CLEAR and verdict.engine is None)
             or self._can_clear(slug, verdict.engine)

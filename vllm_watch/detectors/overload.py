@@ -1,7 +1,6 @@
-"""A lasting queue: more work than the engine can do, or requests held up otherwise.
+"""Detects a lasting queue.
 
-Source: vLLM's advice on `num_requests_waiting`; a queue is an incident only if it lasts. Runbook:
-docs/detectors/overload.md
+Source: vLLM's advice on `num_requests_waiting`.
 """
 
 from collections import deque
@@ -33,27 +32,25 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""After a restart of the watcher, the queue is the same for this long."""
+"""The stored queue is used if the watcher was away no longer."""
 
 RATE_SECONDS = 60.0
-"""Averages the rate of finishes."""
-
 USUAL_SECONDS = 3600.0
-"""Averages the usual rate in use: a minute's is uncertain after an idle time."""
+"""Averaging times of the recent and the usual rate of finishes: a minute's rate is uncertain after an idle time."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue lasts if, at the pace of a minute, it needs ten more to drain."""
+"""A shrinking queue counts as lasting if, after the first time, it needs the second to drain at its pace."""
 
 DRAIN_SHARE = 0.3
-"""It ends when the queue needs only this share of the delay."""
+"""The incident ends when draining takes only this share of the delay."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Requests deferred at every scrape, this many and this multiple of the usual: a grammar compiles in seconds, and
-vLLM's clients give up within two minutes."""
+"""Requests are stuck if, for this time, at least this many and this multiple of the usual number are deferred: a
+grammar compiles in seconds, and vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
-"""Time to know the usual number."""
+"""Time to learn the usual number of deferred requests."""
 
 PAUSED_SECONDS = 600.0
 """Weight updates take minutes (stall_settings.operation_seconds)."""
@@ -69,7 +66,7 @@ class Settings(BaseModel):
     of bursts on a sufficient engine."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
-    """Duration without a shrinking queue: a burst ends before an operator could act."""
+    """The queue must last this long without shrinking: a burst ends before an operator could act."""
 
 
 _KEPT = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
@@ -83,23 +80,22 @@ class EngineJudge:
         self._settings = settings
         self._blocks = Blocks()
         self._last: EngineSample | None = None
-        self._running_peak = self._step_tokens_peak = 0.0  # of this process
+        self._running_peak = self._step_tokens_peak = 0.0
         self._cache_tokens: float | None = None
-        self._former_tokens: float | None = None  # of the process before
+        self._former_tokens: float | None = None
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)  # of a finished request
-        self._deferred: deque[tuple[float, float]] = deque()  # over DEFERRED_SECONDS
+        self._tokens = Mean(USUAL_SECONDS)
+        self._deferred: deque[tuple[float, float]] = deque()
         self._deferred_usual = Mean(USUAL_SECONDS)
-        self._paused_s: float | None = None  # since then
+        self._paused_s: float | None = None
         self._finished = Mean(RATE_SECONDS)
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
-        self._fired = False  # before the watcher's restart
+        self._fired = False
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def update(self, look: EngineLook) -> Verdict:
-        """The verdict changes only at the end of a block."""
         if not look.known:
             self._since_s = self._paused_s = None
             self._deferred.clear()
@@ -124,7 +120,6 @@ class EngineJudge:
         self._last, self._cache_tokens = sample, tokens or self._cache_tokens
 
     def _paused(self, look: EngineLook) -> Verdict | None:
-        """Return a verdict if requests wait for the end of a lasting pause."""
         count = (look.sample.requests_running or 0.0) + (look.sample.requests_waiting or 0.0)
         if not look.paused or not count:
             self._paused_s = None
@@ -153,7 +148,6 @@ class EngineJudge:
             self._deferred_usual.add(block.deferred, block.seconds)
 
     def _stuck(self) -> float | None:
-        """Return requests long deferred; None: no more than usual."""
         usual = self._deferred_usual
         if (
             usual.weight < DEFERRED_KNOWN_SECONDS
@@ -174,7 +168,6 @@ class EngineJudge:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the queue if it cannot have drained and filled meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
         since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
@@ -216,14 +209,12 @@ class EngineJudge:
         return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
-        """Return True if the queue does not shrink, or too slowly."""
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
         return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
-        """Return seconds to drain the queue at the usual rate; None if unknown."""
         if not block.waiting:
             delay: float | None = 0.0
         else:
@@ -274,14 +265,13 @@ class EngineJudge:
 
 
 class Detector(PerEngine[EngineJudge]):
-    """One judge per engine, and one for the API server."""
+    """Judges each engine, and the API server."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))
         self._api = ApiServer(KIND)
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """The server's verdict comes last."""
         return [*super().update(view), *self._api.update(view)]
 
     def export_state(self, at_s: float) -> dict[str, Any]:

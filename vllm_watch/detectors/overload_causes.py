@@ -1,7 +1,4 @@
-"""Causes of a lasting queue. Pure.
-
-vLLM admits a request when a slot, pages and step tokens are free; if all are, a replica does not help.
-"""
+"""Names the cause of a lasting queue."""
 
 from dataclasses import dataclass
 
@@ -15,24 +12,24 @@ DEMAND, PEER_WAIT, DEFERRED, SMALL_CACHE, PAUSED, UNKNOWN = (
 )  # fmt: skip
 
 SMALL_SHARE = 0.75
-"""A cache that shrank below this share lost memory beyond the usual scatter of starts."""
+"""A smaller share of the previous cache is more than the usual scatter between starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """An engine with a lasting queue; None is unknown."""
+    """Facts about a lasting queue; None is unknown."""
 
     waiting: float
     running: float
-    running_peak: float  # of this process
-    usage: float  # share of the KV cache
-    step_tokens: float | None  # mean per step
+    running_peak: float
+    usage: float
+    step_tokens: float | None
     step_tokens_peak: float
-    deferred: float | None  # not waiting for capacity
-    awaiting: float = 0.0  # those waiting for KV from elsewhere
+    deferred: float | None
+    awaiting: float = 0.0
     awaited: float = 0.0  # upper bound of their share of the cache
-    cache_ratio: float | None = None  # ÷ the previous process's
-    length_ratio: float | None = None  # finished requests ÷ usual ones
+    cache_ratio: float | None = None  # cache size ÷ the previous process's
+    length_ratio: float | None = None  # finished ÷ usual
 
 
 def of_queue(queue: Queue) -> Cause:
@@ -52,13 +49,13 @@ def of_queue(queue: Queue) -> Cause:
 
 
 def deferred(count: float) -> Cause:
-    """They do not wait for capacity."""
+    """Return the cause if requests do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 
 
 def paused(seconds: float, count: float) -> Cause:
-    """The pause does not end."""
+    """Return the cause if a pause does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
 

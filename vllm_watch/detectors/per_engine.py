@@ -1,4 +1,4 @@
-"""Base of detectors that judge each engine of a server alone."""
+"""Judges each engine of a server alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -18,52 +18,49 @@ class EngineLook:
     """One poll of one engine."""
 
     at_s: float
-    known: bool  # False: the time since the last reading is unknown
+    known: bool
     sample: EngineSample
-    gpus: Sequence[GpuSample] | None  # the server's, if seen
-    engines: int  # of the server that answered
-    paused: bool | None = None  # by a call of /pause
-    cpu: EngineCpu | None = None  # its waits for a CPU; None: processes unseen
+    gpus: Sequence[GpuSample] | None
+    engines: int
+    paused: bool | None = None
+    cpu: EngineCpu | None = None
 
 
 class Judge(Protocol):
-    """Follows one engine."""
+    """Judges one engine."""
 
     def update(self, look: EngineLook) -> Verdict:
-        """Return the verdict after this poll."""
+        """Return the verdict."""
 
     def export_state(self) -> dict[str, Any]:
-        """Return the learnt state as plain values."""
+        """Return plain values."""
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of this very process. Raises one of stored.DAMAGE."""
+        """Restore the state of the same process. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-"""Format of the stored state; others are ignored."""
+"""Format of the stored state."""
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is valid this long without the watcher: later, another time of day has another mix of requests, and a
-minute of work measures it again."""
+"""Learnt state is used if the watcher was away no longer: later, another time of day has another mix of requests."""
 
 
 class PerEngine(Generic[J]):
-    """One judge per engine; `update` fulfils `detectors.base.Detector`."""
+    """Keeps one judge per engine."""
 
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
-        """`make` creates the judge of a new engine."""
         self._kind = kind
         self._make = make
         self._judges: dict[str, J] = {}
-        self._known = True  # as in EngineLook
-        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
-        self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
+        self._known = True
+        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}
+        self._kept: dict[str, stored.Stored] = {}  # restored, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
-        """Until the server answers, restored state is kept."""
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),
@@ -97,7 +94,6 @@ class PerEngine(Generic[J]):
         return self._judges
 
     def update(self, view: View) -> Sequence[Verdict]:
-        """Without a reading all are unknown."""
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
@@ -126,5 +122,5 @@ class PerEngine(Generic[J]):
             )
             verdicts.append(judge.update(look))
         if reading.engines:
-            self._kept.clear()  # of engines that are gone
+            self._kept.clear()
         return verdicts

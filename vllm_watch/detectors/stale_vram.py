@@ -1,9 +1,6 @@
-"""GPU memory held without use: a warning that names the holder.
+"""Warns of GPU memory held without use, on which the next start of an engine fails.
 
-The next start of an engine fails on it ("free memory is less than desired") without a name. `signals.holders` judges
-staleness; here it becomes one incident, with the affected engine.
-
-Source: vLLM #55510, #42017, #43060 and a dozen similar ones. Runbook: docs/detectors/stale_vram.md.
+Source: vLLM #55510, #42017, #43060 and a dozen similar ones.
 """
 
 from dataclasses import replace
@@ -23,8 +20,8 @@ NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 _LIMITS = Limits()
 
 KEPT_SHARE_MIN = 0.5
-"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or all. If never seen awake, nine
-tenths of a GPU are assumed."""
+"""A sleeping engine keeps contexts and CUDA graphs, less than a tenth of its memory, or everything. The whole GPU stands
+for the memory of an engine that was never seen awake."""
 
 
 class Settings(BaseModel):
@@ -39,22 +36,22 @@ class Settings(BaseModel):
     """100 GiB are freed within seconds of a process's end; a slow driver needs more."""
 
     stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
-    """Without a break in state D: slow disks and network file systems take less."""
+    """Time without a break in state D: slow disks and network file systems take less."""
 
     orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
     """A worker exits within 40 s of its parent's death if it can."""
 
     notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
-    """Users who read, think or talk come back sooner."""
+    """Users come back sooner after they read, think or talk."""
 
     process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
     """Training waits for data, ranks or a disk, but not for an hour."""
 
     stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
-    """A debugging session has ended or resumed."""
+    """By then a debugging session has ended or resumed."""
 
     unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
-    """An exiting process's memory has no owner for seconds."""
+    """The memory of an exiting process has no owner for some seconds."""
 
     asleep_seconds: float = Field(120.0, gt=0)
     """Weights of 150 GiB reach host memory within a minute, at 3 GiB/s and more."""
@@ -69,7 +66,7 @@ class HostDetector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._awake: dict[str, tuple[int | None, int]] = {}  # UUID → PID, most bytes held awake
-        self._asleep_since_s: dict[str, float] = {}  # by UUID
+        self._asleep_since_s: dict[str, float] = {}
 
     def update(self, view: HostView) -> Verdict:
         if not view.gpus:
@@ -106,7 +103,7 @@ class HostDetector:
             held = sum(one.process.used_bytes or 0 for one in ours)
             pid, most = self._awake.get(uuid, (None, 0))
             if not using[0].asleep:
-                # The maximum: memory may be freed before a scrape reports sleep.
+                # Keep the maximum: memory may be freed before a scrape reports sleep.
                 ours_pid = ours[0].process.pid
                 self._awake[uuid] = ours_pid, max(held, most if pid == ours_pid else 0)
                 self._asleep_since_s.pop(uuid, None)
@@ -161,7 +158,7 @@ def _hurts(view: HostView, uuid: str) -> str:
 
 
 EVIDENCE_MAX = 8
-"""Holders per incident: one per GPU of a host."""
+"""Holders listed per incident: one per GPU of a host."""
 
 
 def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:

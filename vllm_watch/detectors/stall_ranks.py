@@ -1,7 +1,6 @@
-"""Ranks that step together: which one holds the others up. A restart is of all or none.
+"""Finds which of several ranks that step together holds the others up.
 
-In data and expert parallelism every step is a collective. A stopped rank stops those with work and may itself seem
-idle; stalled ranks are mostly victims. On a host the process state decides: stopped (T) by a signal or debugger.
+Every step is a collective, so most stalled ranks are victims; the culprit's process is stopped (T).
 """
 
 from collections.abc import Sequence
@@ -15,22 +14,21 @@ STOPPED_SECONDS = 20.0
 """A debugger that takes a stack stops a process for a second or two."""
 
 STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""The others are reported after eight seconds: report a stopped rank no later."""
+"""The others are reported as stalled after eight seconds, so a stopped rank is reported before."""
 
 IN_USE_SECONDS = 60.0
-"""A rank active this recently before its stop is needed: users wait outside."""
+"""If a rank was active this recently before its stop, users wait for it."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
 
 class Ranks:
-    """Follows one target, which may have several engines."""
+    """Follows one target."""
 
     def __init__(self) -> None:
-        self._since_s: dict[str, float] = {}  # engine → first seen stopped
+        self._since_s: dict[str, float] = {}
 
     def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Blame the stopped rank, mark those that wait, and withdraw single restarts."""
         stopped = self._stopped(view)
         culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
         found = []
@@ -86,7 +84,7 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
 
 
 def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
-    """Withdraw a restart of one rank: the others would wait for it forever."""
+    """The others would wait forever for a rank that restarts alone."""
     ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict

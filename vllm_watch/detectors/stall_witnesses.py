@@ -1,4 +1,4 @@
-"""State of a followed engine, and the evidence from it."""
+"""Finds evidence of a stall."""
 
 from collections import deque
 from dataclasses import dataclass, field, fields
@@ -18,16 +18,16 @@ PAUSE_SECONDS_MIN = 2.0
 """Shorter pauses are steps."""
 
 HABIT_SECONDS_MAX = 20.0
-"""A longer stall is not a habit: an engine that hangs for a minute repeatedly is unhealthy each time."""
+"""A longer stall is not a habit: an engine that hangs for a minute is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
-"""Opened during the silence, net: one or two may be a scraper's or a browser's."""
+"""Net growth of connections during the silence: one or two may be a scraper's or a browser's."""
 
 CANARY_SECONDS_MIN = 2.0
-"""For canaries without a recorded outcome: faster failures are refusals (wrong key or model name), not wedges."""
+"""A canary without a recorded outcome that failed faster was refused (wrong key or model name)."""
 
 GPU_IDLE_RATIO = 0.05
-"""Below this share of time with a kernel no long step is computed."""
+"""A GPU that runs kernels for less than this share of the time computes no long step."""
 
 
 _HABITS = ("usual", "survived")
@@ -42,7 +42,7 @@ class Habits:
     """Seconds of pauses with work that ended by themselves."""
 
     usual: deque[float] = field(default_factory=_last)  # without stalls
-    survived: deque[float] = field(default_factory=_last)  # all of them
+    survived: deque[float] = field(default_factory=_last)
 
     def add(self, other: "Habits") -> None:
         self.usual.extend(other.usual)
@@ -55,20 +55,20 @@ class Engine:
 
     restarts: int
     habits: Habits = field(default_factory=Habits)
-    told_s: float | None = None  # when this silence was found a stall
+    told_s: float | None = None
     fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
-    fds_idle: float = 0.0  # growth in merely idle times
-    unseen_s: float | None = None  # when connections began to pile up
-    asked_s: float | None = None  # since when more are open than when the steps stopped
-    unserved: float = 0.0  # long waits that ended without service
-    unserved_idle: float = 0.0  # maximum in an idle time that a step ended
-    finish_rate: float = 0.0  # finished requests per second, at last service
-    canary_failures: int = 0  # in a row, without a step between
-    canary_s: float = 0.0  # when the first was sent
-    canary_waited_s: float = 0.0  # for the last
-    model: str = ""  # and its configuration
+    fds_idle: float = 0.0
+    unseen_s: float | None = None
+    asked_s: float | None = None  # since when additional connections are open
+    unserved: float = 0.0
+    unserved_idle: float = 0.0
+    finish_rate: float = 0.0
+    canary_failures: int = 0
+    canary_s: float = 0.0
+    canary_waited_s: float = 0.0
+    model: str = ""
 
     @property
     def fds_grown(self) -> float:
@@ -76,7 +76,7 @@ class Engine:
 
 
 def export_state(engine: Engine) -> dict[str, Any]:
-    """Return it as plain values."""
+    """Return plain values."""
     habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | {"habits": habits}
 
@@ -92,25 +92,21 @@ def restore(state: stored.Stored) -> Engine:
 
 
 def begin(engine: Engine, view: View) -> None:
-    """Something moved."""
+    """Start over."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
     engine.asked_s, engine.unserved = None, 0.0
     engine.fds = engine.fds_now = view.signals.process_open_fds
 
 
 def served(engine: Engine, view: View, name: str) -> None:
-    """A request was served: drop earlier signs."""
+    """Drop signs of a stall."""
     engine.canary_failures = 0
     signals = view.signals.engines.get(name)
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count a canary without an answer. `alone`: the server has no other engine.
-
-    Its result comes with the first poll after its end. If a step was made meanwhile it waited in a queue; with several
-    requests in the engine it may still, unless it was sent while they were in doubt.
-    """
+    """Count an unanswered canary, unless it may have waited in a queue. `alone`: the server has no other engine."""
     canary = view.observation.canary
     if canary is None or not (alone or canary.engine == name):
         return
@@ -148,10 +144,7 @@ def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
 
 
 def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Follow connections opened since the steps stopped, and those unserved after `long_s`.
-
-    vLLM closes idle connections after five seconds: one that stays for a minute waits for an answer.
-    """
+    """Follow connections. vLLM closes idle ones after 5 s, so one open for `long_s` waits for an answer."""
     now = view.signals.process_open_fds
     if now is None:
         return
@@ -172,20 +165,20 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
-    """Return True if it may still compile, shape by shape."""
+    """Return True if kernels may still compile."""
     started = view.signals.process_start_time
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
 def gpus_idle(view: View) -> bool:
-    """Return True if no GPU on which it may run computes; False: unknown."""
+    """Return True if no GPU of this host computes; False if unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
-    """Return all evidence besides its counters, with whether it supports a hang."""
+    """Return evidence, each with True if it supports a hang."""
     progress, found = view.progress[name], []
     if engine.fds_grown >= FDS_GROWN_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
@@ -250,7 +243,7 @@ def evidence_for(
 
 
 def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Return its process on this host: title and PID."""
+    """Return the engine's process as evidence."""
     if core is None:
         return ()
     return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
@@ -260,7 +253,7 @@ def evidence_against(
     view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:  # fmt: skip
-    """Return evidence against a stall, or for waiting. `limit_s`: time of a restart; None: never."""
+    """Return evidence against a stall. `limit_s`: when a restart is advised."""
     found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
     if view.progress[sample.engine].work == 1:
         text = "only one request is in the engine"

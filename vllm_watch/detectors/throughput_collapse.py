@@ -1,10 +1,6 @@
-"""An engine that does far less than when fresh, at equal load.
+"""Detects an engine that does far less than when fresh, at equal load.
 
-Yardsticks are step time at this load and work at this KV cache usage, which a load drop, a burst, longer prompts or
-saturation do not change; else its siblings, and the previous process.
-
-Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held). Mechanisms: signals/baseline.py; causes:
-collapse_causes.py. Runbook: docs/detectors/throughput_collapse.md
+Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """
 
 from collections.abc import Sequence
@@ -31,7 +27,7 @@ class Settings(BaseModel):
 
 
 class Detector(PerEngine[EngineJudge]):
-    """Judges each engine, also against its siblings."""
+    """Judges each engine by its past, its siblings and its predecessor."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
@@ -41,7 +37,7 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         verdicts = self._acceptance.told(view, super().update(view))
         if not view.signals.up:
-            return verdicts  # nothing comparable was seen
+            return verdicts
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines, view.signals.version)
@@ -55,6 +51,5 @@ class Detector(PerEngine[EngineJudge]):
         return [self._former.judge(verdict, view.at_s) for verdict in alike]
 
     def throughput_ratio(self, engine: str) -> float | None:
-        """Return current work ÷ fresh work at equal load; None if unknown."""
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None

@@ -41,7 +41,7 @@ _CRITICAL: Mapping[str, str] = {
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why it is critical or a warning, and why nobody is notified if so."""
+    """Return why it is critical or a warning, and the reason if people are not notified again."""
     if not incident.open:
         return "It is over."
     if incident.recovering:
@@ -53,7 +53,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return it for a card, whose summary has the effect: "" while it is critical by its kind alone, or over."""
+    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary says."""
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 

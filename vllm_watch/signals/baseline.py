@@ -1,12 +1,4 @@
-"""One engine compared with its fresh state, block by block.
-
-A CUSUM follows each kind of collapse:
-slow: steps take longer than this engine's did at the same load;
-starved: requests wait, the KV cache is (nearly) full, and far fewer run, with less throughput, than when fresh.
-
-Nothing is learnt while in doubt, so a collapse does not become the norm. Polls without load data are skipped; those with
-other inputs have their own step model.
-"""
+"""Compares an engine with its fresh state, block by block; nothing is learnt while in doubt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -31,42 +23,42 @@ from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
 SLOW_TOLERANCE = 0.18
-"""Log ratio of step time always tolerated (1.2 times): request mixes differ."""
+"""Log ratio of step time that is always tolerated (1.2 times), because request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""Standard deviations at this load, tolerated in addition."""
+"""Standard deviations at this load that are tolerated in addition."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Least time to an alarm: long prefills and host hiccups last a second or two."""
+"""Least time to an alarm; long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
 """Weight of evidence while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Less throughput with requests waiting is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
+"""Less throughput while requests wait is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
 peak, then 70 to 80 % of it)."""
 
 STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
 
 STARVED_RUNNING = 0.7
-"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
+"""An engine starves if fewer than this share of the usual requests run at equal KV usage."""
 
 STARVED_USAGE_MIN = 0.7
-"""Below this requests do not wait for the cache (one huge request may wait for a third of it)."""
+"""Below this usage requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""As for slow steps."""
+"""Least time to an alarm, as for slow steps."""
 
 DRAIN_SECONDS = 40.0
-"""Time to clear an alarm: admissions come in waves while pages are held."""
+"""Time to clear an alarm; admissions come in waves while pages are held."""
 
 DOUBT = 0.3
 """CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""Smoothed log ratio of step time that is not learnt: a creeping slowdown stays below sudden thresholds for minutes and
-must not become normal."""
+"""From this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
+minutes and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """Blocks of smoothing for DRIFT."""
@@ -78,31 +70,30 @@ ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Level after a longer one: nothing is learnt, and no alarm holds, until new blocks decide."""
+"""Level after a longer absence of the watcher: nothing is learnt, and no alarm holds, until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One block compared with the fresh engine. None is unknown."""
+    """One block compared with the fresh engine; None is unknown."""
 
     block: Block
-    known: bool  # learnt enough to judge
-    slow_log_ratio: float | None  # to expected step time; 0 normal, 0.7 twice
+    known: bool
+    slow_log_ratio: float | None  # step time ÷ expected: 0 is normal, 0.7 twice
     expected_step_seconds: float | None
-    deviation: float | None  # of the log ratio at this load
-    throughput_ratio: float | None  # now ÷ fresh
-    running_expected: float | None  # at equal KV usage
-    familiar: bool  # the engine has met this load
-    sure: bool  # slow, and not for want of pages
-    slow: bool  # the alarm holds
-    slow_now: bool  # this block supports it
+    deviation: float | None
+    throughput_ratio: float | None
+    running_expected: float | None
+    familiar: bool
+    sure: bool  # slow, but not for lack of pages
+    slow: bool
+    slow_now: bool
     starved: bool
     starved_now: bool
-    starved_seen: bool  # this block shows whether requests starve
+    starved_seen: bool
 
     @property
     def unseen(self) -> bool:
-        """Return True if an alarm holds that this block cannot check."""
         if self.starved:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
@@ -119,9 +110,8 @@ class Baseline:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all: the name has another process, model or configuration."""
-        self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
-        self._models = {self._lacks: StepModel()}  # by missing inputs
+        self._lacks: frozenset[str] = frozenset()  # missing inputs
+        self._models = {self._lacks: StepModel()}
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
         self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
@@ -131,13 +121,11 @@ class Baseline:
 
     @property
     def model(self) -> StepModel:
-        """The step model for blocks like the last one."""
         return self._models[self._lacks]
 
     def update(
         self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
     ) -> Comparison | None:
-        """Add a poll; return the comparison of a completed block."""
         if not tells_load(sample):
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
@@ -157,7 +145,6 @@ class Baseline:
         return self._models.get(block.apart)
 
     def former_log_ratio(self, block: Block) -> float | None:
-        """Return the log ratio to the previous process's step time, or None."""
         model = self.former.models.get(block.apart)
         if model is None or not block.step_seconds or block.tokens_per_step is None:
             return None
@@ -177,7 +164,6 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore this process's state; alarms only up to ALARM_KEPT_SECONDS. Raises one of stored.DAMAGE, then without changes."""
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
             known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
@@ -238,17 +224,13 @@ class Baseline:
         if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif self.slow.alarm:  # published trouble is not a habit: see detectors/collapse_bar.py
+        elif self.slow.alarm:  # reported trouble is not a habit
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and if the load is familiar.
-
-        At a new load the fit is a guess: only the limit of known loads counts, unless slowness brought the engine there or doubt
-        came first.
-        """
+        """Return log ratio, expected step time, tolerance, and if the load is familiar. The fit is a guess at a new load."""
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -263,7 +245,6 @@ class Baseline:
         return log(block.step_seconds / expected), expected, tolerated, familiar
 
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
-        """Return a positive score if requests wait for pages at low throughput; None: queue unknown."""
         if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()
@@ -279,10 +260,6 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Return now ÷ fresh at equal load, the lesser of step time's and, with requests waiting, throughput's.
-
-        A slow engine with a queue may do as much as at less demand.
-        """
         pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
         if (
@@ -310,10 +287,7 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests wait (or may) and this few never used as many pages.
-
-        Nothing may read those pages: such steps teach nothing about read costs.
-        """
+        """Return True if requests may wait, and so few never used this many pages."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:
@@ -321,11 +295,9 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _drift_allowed(self, tolerated: float) -> float:
-        """Allow more at new loads, to learn them."""
         unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
-    """Return model and configuration; missing values stay."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]

@@ -1,8 +1,4 @@
-"""Polls joined into blocks, the shortest time with reliable means.
-
-At one poll a second only a few steps lie between polls, and tokens are counted a step late. At 15 s a block is one
-interval. Speed is judged on blocks, alike at all intervals.
-"""
+"""Joins polls into blocks, the shortest time with reliable means."""
 
 from operator import attrgetter
 
@@ -13,13 +9,13 @@ from vllm_watch.signals.long_prompts import LongPrompts
 from vllm_watch.signals.state import requests_awaiting_kv
 
 BLOCK_SECONDS_MIN = 1.9
-"""Two polls at one a second: prompt tokens are counted when a prefill ends."""
+"""Two polls at one a second, because prompt tokens are counted when a prefill ends."""
 
 BLOCK_STEPS_MIN = 20.0
-"""Their mean scatters by a few per cent."""
+"""The mean of this many steps scatters by a few per cent."""
 
 BLOCK_SECONDS_MAX = 8.0
-"""Limit, so that slow engines are judged."""
+"""A block ends at this time with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
 """Without these a load seems lighter."""
@@ -27,11 +23,10 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
 LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Blocks with long prompts miss computed tokens; drafts and media cost more: learnt and judged separately, like polls with
-missing inputs."""
+"""Long prompts hide computed tokens, and drafts and media cost more, so such blocks are compared among themselves."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
-"""Separate too, as switching costs time: one to three at once, four to fifteen, or more."""
+"""LoRA adapters used at once (one to three, four to fifteen, more): switching costs time."""
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -40,38 +35,37 @@ _NOTHING: frozenset[str] = frozenset()
 
 @record
 class Block:
-    """One engine's work between two polls. None is unknown."""
+    """One engine's work between two polls; None is unknown."""
 
-    at_s: float  # its end
+    at_s: float
     seconds: float
     steps: float | None
-    step_seconds: float | None  # mean, without known idle time
-    tokens_per_step: float | None  # computed, without cached prompt tokens
-    kv_usage: float | None  # ratio, mean
-    running: float  # mean
-    waiting: float  # mean
+    step_seconds: float | None  # without known idle time
+    tokens_per_step: float | None  # without cached prompt tokens
+    kv_usage: float | None
+    running: float
+    waiting: float
     waiting_min: float
     running_min: float
     generated: float  # tokens per second
-    prompted: float | None  # computed (not cached) per second
-    finished: float | None  # requests
-    finished_tokens: float | None  # prompt and output, of finished requests
-    preempted: float | None  # times
-    prompts: float | None = None  # requests whose first token came
-    first_token_seconds: float | None = None  # sum of their times to first token
-    kv_usage_end: float | None = None  # ratio, at its end
-    tokens_in_flight: float | None = None  # at its end, from an unknown zero
-    deferred: float | None = None  # at its end: waiting, not for capacity
-    awaiting_kv: float = 0.0  # at its end: holding pages for remote KV
-    long_prompts: bool = False  # prompts computed in chunks counted elsewhere
-    drafting: bool = False  # speculative decoding
-    media: bool = False  # images or the like
-    adapters: int = 0  # LoRA adapters of running requests, maximum
-    lacks: frozenset[str] = _NOTHING  # inputs that a poll lacked
+    prompted: float | None  # computed tokens per second
+    finished: float | None
+    finished_tokens: float | None
+    preempted: float | None
+    prompts: float | None = None
+    first_token_seconds: float | None = None  # sum
+    kv_usage_end: float | None = None
+    tokens_in_flight: float | None = None  # from an unknown zero
+    deferred: float | None = None
+    awaiting_kv: float = 0.0  # requests that hold pages for remote KV
+    long_prompts: bool = False  # chunks are counted in another block
+    drafting: bool = False
+    media: bool = False
+    adapters: int = 0
+    lacks: frozenset[str] = _NOTHING
 
     @property
     def apart(self) -> frozenset[str]:
-        """Steps are compared among blocks with equal values."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
@@ -94,10 +88,7 @@ class Blocks:
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
     ) -> Block | None:
-        """Add a poll; return a completed block. `anew`: earlier polls are not comparable. `engines`: of the server.
-
-        A poll without load data ends a block.
-        """
+        """Add a poll; return a completed block. `anew`: earlier polls are not comparable."""
         if not tells_load(sample):
             self._first = None
             return None
@@ -208,7 +199,6 @@ def _lacking(sample: EngineSample) -> frozenset[str]:
 
 
 def _adapters(sample: EngineSample) -> int:
-    """Count adapters in vLLM's comma-separated label."""
     if sample.lora_requests_info is None:
         return 0
     named = sample.lora_requests_info.get("running_lora_adapters", "")
@@ -238,14 +228,13 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
 
 
 def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    """Return the inter-token latency; for pooling the prompt's one step: such an engine is idle between steps, so elapsed ÷ steps
-    is useless."""
+    """Use the prefill time of a pooling engine, which has no inter-token latency."""
     between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
     return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
-    """Subtract the prefix cache's share, from its two counters (hits may be blocks)."""
+    """Subtract the prefix cache's share as a ratio, because hits may be counted in blocks."""
     prompt = _grown(a.prompt_tokens, b.prompt_tokens)
     if prompt is None:
         return None
@@ -257,7 +246,6 @@ def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
 def _steps(
     a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Without a step counter: each step of a busy engine gives each request a token."""
     counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
     if counted is not None:
         return counted
@@ -267,8 +255,7 @@ def _steps(
 def _step_seconds(
     seconds: float, steps: float | None, latency: float | None, *, busy: bool
 ) -> float | None:
-    """Return the lesser of elapsed ÷ steps (inflated by idle time) and inter-token latency (by preemptions); None if idle and
-    without latency."""
+    """Return the lesser of elapsed ÷ steps, which idle time inflates, and latency, which preemptions inflate."""
     if not steps:
         return None
     elapsed = seconds / steps

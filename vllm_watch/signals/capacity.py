@@ -1,4 +1,4 @@
-"""KV cache size in tokens, from vLLM's configuration labels."""
+"""Computes the KV cache size in tokens from vLLM's configuration labels."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | None:
     """Return one engine's KV cache tokens, or None.
 
-    From 0.24.0 `kv_cache_size_tokens` holds it per engine. Before: blocks × block size; with data parallelism each engine
-    reports the sum of all `engines` (core_client.py). V1 up to 0.8.5 wrote the label before the count: "None".
+    Before vLLM 0.24.0 each engine reports the sum of all `engines` (core_client.py). V1 up to 0.8.5 wrote the label before
+    the count: "None".
     """
     if config is None:
         return None
@@ -24,7 +24,7 @@ def kv_cache_tokens(config: Mapping[str, str] | None, engines: int) -> float | N
 def longest_request_tokens(
     config: Mapping[str, str] | None, max_model_len: float | None
 ) -> float | None:
-    """Return the longest accepted request in tokens, or None. From 0.24.0 vLLM reports how many of them the cache holds."""
+    """Return the longest accepted request in tokens, or None; vLLM reports it from 0.24.0 on."""
     told = config or {}
     size, held = (
         _number(told.get("kv_cache_size_tokens")),

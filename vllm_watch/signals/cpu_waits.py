@@ -1,8 +1,6 @@
-"""Time in which an engine waits for a CPU, and the share of a slowdown that this explains.
+"""Measures how long an engine waits for a CPU, and the share of a slowdown that this explains (a lower bound).
 
-The engine core is one busy loop: while a ready thread has no CPU, the step ends later. Waiting for the share s of its
-time makes a step 1 / (1 - s) times as long; when fresh, 1 / (1 - s0). Their ratio is the effect of waiting, a lower
-bound: only the thread with the longest wait counts, not those (GPU, other workers) that wait for it.
+Waiting for the share s of the time makes a step 1 / (1 - s) times as long.
 """
 
 from collections import deque
@@ -15,25 +13,25 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
-"""As in signals/window.py: an hour at one poll a second."""
+"""An hour at one poll a second."""
 
 BLOCK_WINDOW_SECONDS = 60.0
-"""A block lasts 8 s at most, or one interval."""
+"""Longer than a block, which lasts 8 s at most, or one interval."""
 
 SAME_SECONDS = 1e-3
-"""Closer times are one poll: sums round."""
+"""Closer times are the same poll, because sums round."""
 
 SMOOTHING = 0.3
-"""As for step times, so that both scatter alike."""
+"""Weight of a block, the same as for step times, so that both scatter alike."""
 
 UNSEEN_SECONDS_MAX = 30.0
-"""A finding holds this long without data: short of CPUs, readings come late, and the engine must not be called slow."""
+"""A finding holds this long without data: readings come late on a host short of CPUs."""
 
 SHARE_MAX = 0.99
-"""More is impossible while steps end; a wait is counted at its end, so a block may show more."""
+"""Limit: a wait is counted at its end, so a block may show too much."""
 
 USUAL_SECONDS_MIN = 10.0
-"""Seconds of healthy steps before the usual wait is known: at least five blocks."""
+"""Healthy steps before the usual wait is known: at least five blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,17 @@ class _Look:
 
 
 class Waits:
-    """One engine's counts over the last `seconds`."""
+    """Keeps one engine's counts over the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
-        self._at_s = float("-inf")  # of the newest poll
+        self._at_s = float("-inf")
 
     def clear(self) -> None:
         self._looks.clear()
 
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
-        """Add a poll; None: its processes were not seen."""
         self._at_s = at_s
         if cpu is not None:
             if self._looks and cpu.waited_seconds < self._looks[-1].cpu.waited_seconds:
@@ -64,7 +61,6 @@ class Waits:
             self._looks.popleft()
 
     def ratio(self) -> float | None:
-        """Share of the window spent waiting."""
         if len(self._looks) < 2 or self._looks[-1].at_s != self._at_s:  # noqa: PLR2004
             return None
         first, last = self._looks[0], self._looks[-1]
@@ -72,7 +68,6 @@ class Waits:
         return min(1.0, waited / (last.at_s - first.at_s))
 
     def between(self, begin_s: float, end_s: float) -> tuple[EngineCpu, EngineCpu] | None:
-        """Return the counts at two polls; None if missing or reset."""
         begin, end = self._at(begin_s), self._at(end_s)
         return None if begin is None or end is None else (begin, end)
 
@@ -85,11 +80,11 @@ class Waits:
 class Waited:
     """Current cost of waiting for a CPU."""
 
-    explained_ratio: float  # of the slowdown (its logarithm), 0 to 1
-    share: float  # of the steps' time
-    usual_share: float  # when healthy
-    throttled_share: float | None  # of its CPU limit's periods; None: no limit known
-    who: str  # process with the longest wait
+    explained_ratio: float  # of the slowdown's logarithm
+    share: float
+    usual_share: float
+    throttled_share: float | None  # of its CPU limit's periods
+    who: str
 
 
 class StepWaits:
@@ -101,16 +96,14 @@ class StepWaits:
         self._now: tuple[float, ...] | None = None  # per step, smoothed: waited, taken, expected
         self._throttled: float | None = None
         self._who = ""
-        self._unseen_seconds = 0.0  # since the last block with data
+        self._unseen_seconds = 0.0
 
     def look(self, at_s: float, cpu: EngineCpu | None, *, known: bool) -> None:
-        """`known`: the time since the previous poll is known."""
         if not known:
             self._waits.clear()
         self._waits.add(at_s, cpu)
 
     def take(self, block: Block, expected_step_seconds: float | None, *, well: bool) -> None:
-        """Add the block of these polls. `well`: the engine is healthy."""
         ends = self._waits.between(block.at_s - block.seconds, block.at_s)
         if ends is None or not block.steps or block.step_seconds is None:
             self._unseen_seconds += block.seconds
@@ -128,7 +121,6 @@ class StepWaits:
         self._who = f"{b.name or 'the engine'} (PID {b.pid})" if b.pid else "the engine"
 
     def judge(self) -> Waited | None:
-        """Return the current cost; None without data, now or when healthy."""
         if self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
             return None
         if self._unseen_seconds > UNSEEN_SECONDS_MAX:
@@ -150,13 +142,11 @@ class StepWaits:
         return {"waited_seconds": self._usual[0], "step_seconds": self._usual[1]}
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         waited = stored.number(state["waited_seconds"], 0.0)
         self._usual = waited, stored.number(state["step_seconds"], 0.0)
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:
-    """Return the share of throttled CPU-limit periods."""
     if None in (a.quota_periods, b.quota_periods, a.throttled_periods, b.throttled_periods):
         return None
     periods = (b.quota_periods or 0.0) - (a.quota_periods or 0.0)

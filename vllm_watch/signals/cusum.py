@@ -1,8 +1,7 @@
-"""A one-sided CUSUM over blocks of uneven length.
+"""Sums up evidence in a one-sided CUSUM over blocks of uneven length.
 
-A score is the distance beyond tolerance in normal deviations. Scores add up, never below 0; 1 is an alarm. A block
-counts for at most its share of time: one odd block never alarms, and 1 s and 30 s intervals find a fault equally.
-
+Scores are deviations beyond tolerance; a sum of 1 is an alarm. A block counts for at most its share of time, so that one
+odd block never alarms.
 Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded scores make it robust (Huber).
 """
 
@@ -11,24 +10,24 @@ from typing import Any
 from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
-"""Sum that alarms. With unit-variance normal scores at 2 or more below 0 when healthy, the mean run to a false alarm is
-exp(2 · 2 · 8), over 10^13 blocks (Siegmund's approximation). Model error is the limit, hence the tolerance."""
+"""Sum that alarms. If scores are normal with unit variance and 2 or more below 0 when healthy, the mean run to a false
+alarm is exp(2 · 2 · 8), over 10^13 blocks (Siegmund's approximation). Model error is the limit, hence the tolerance."""
 
 BLOCK_SHARE_MAX = 0.6
-"""Two blocks in a row must agree."""
+"""At least two blocks in a row must agree."""
 
 SILENCE_SECONDS = 60.0
 """Half-life of the level without evidence."""
 
 CEILING = 1.5
-"""So that the level clears soon after the cause ends."""
+"""Limits the level, so that it clears soon after the cause ends."""
 
 
 class Cusum:
-    """Level from 0 to CEILING; 1 alarms, until `clear_at`."""
+    """A level from 0 to CEILING; an alarm begins at 1 and holds until `clear_at`."""
 
     def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        """`alarm_seconds`: least time to an alarm, or to clear before one. `drain_seconds`: to clear an alarm."""
+        """`alarm_seconds`: least time to an alarm; `drain_seconds`: least time to clear it."""
         self._alarm_seconds = alarm_seconds
         self._drain_seconds = drain_seconds
         self._clear_at = clear_at
@@ -36,7 +35,6 @@ class Cusum:
         self.alarm = False
 
     def add(self, score: float, seconds: float) -> bool:
-        """Add a score; return True if the alarm holds."""
         up = min(seconds / self._alarm_seconds, BLOCK_SHARE_MAX)
         down = up
         if self.alarm:
@@ -57,6 +55,5 @@ class Cusum:
         self.level, self.alarm = min(level, level_max, CEILING), alarm and level_max >= 1.0
 
     def silence(self, seconds: float) -> None:
-        """Note time without evidence."""
         if not self.alarm:
             self.level *= 0.5 ** (seconds / SILENCE_SECONDS)

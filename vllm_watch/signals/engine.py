@@ -1,4 +1,4 @@
-"""One engine's signals over the window. Pure."""
+"""Computes one engine's signals over the window."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""Growth of KV usage from which it is filling: single requests move it this much."""
+"""From this growth the KV cache is filling; single requests move its usage by as much."""
 
 SKEW_SECONDS = 60.0
-"""NTP keeps clocks within a second; unsynchronized hosts drift by seconds a day."""
+"""Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -54,7 +54,6 @@ class EngineTracker:
         return self._last_progress_t
 
     def forget_rates(self) -> None:
-        """The time since the last scrape is unknown."""
         self._window.clear()
         self._waits.clear()
         if self._totals is not None:
@@ -62,7 +61,6 @@ class EngineTracker:
         self.progress.forget()
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
-        """Restore an earlier run's counts."""
         self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
@@ -74,7 +72,6 @@ class EngineTracker:
         engines: int,
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
-        """`engines`: of the server."""
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -109,10 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if another server answered, not a restarted one.
-
-        Replicas behind one address may alternate. A counter created before the last poll of the old process is another's.
-        """
+        """Return True if a replica behind the same address answered: its counters are older than the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -191,7 +185,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return growth of `part` ÷ `whole`; else V0's gauge, -1 if disabled."""
+        """Return growth of `part` ÷ `whole`, else V0's gauge (-1: disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None
@@ -228,7 +222,6 @@ _ANOTHER = (
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:
-    """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
     if before.process_start_time != now.process_start_time and now.process_start_time is not None:
@@ -250,7 +243,6 @@ def _mean(grown: Growth | None) -> float | None:
 
 
 def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None:
-    """Return the lesser of time ÷ steps (inflated by idle time) and the inter-token latency."""
     if steps is None or steps.count <= 0:
         return None
     elapsed = steps.seconds / steps.count
@@ -273,7 +265,6 @@ def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
 def _goodput(
     finished: float | None, attainment: Mapping[str, float], objectives: Mapping[str, object]
 ) -> float | None:
-    """Return finished requests per second × the least attainment; None unless all are known."""
     if finished is None or not objectives or len(attainment) < len(objectives):
         return None
     return finished * min(attainment.values())

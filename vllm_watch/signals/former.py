@@ -1,4 +1,4 @@
-"""Step times of the previous process under the same name."""
+"""Keeps the step times of the previous process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,32 +7,29 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.step_model import StepModel
 
 FORMER_WORK_SECONDS = 900.0
-"""Less work meets few loads: keep the process before."""
+"""A process with less work met few loads, so the one before it is kept."""
 
 NEAR = 1.2
-"""Memory besides the cache varies this much by release, far more by model."""
+"""Memory besides the cache varies this much between releases, and far more between models."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
 Fingerprint = tuple[str | None, Mapping[str, str] | None]
-"""Model and configuration; None is unknown."""
 
 Models = Mapping[frozenset[str], StepModel]
-"""Step models by `Block.apart`."""
 
 
 class Former:
-    """Kept while successors are configured alike."""
+    """Keeps a process's models while its successors are configured alike."""
 
     def __init__(self) -> None:
         self.models: Models = {}
-        self.version: str | None = None  # of vLLM, of that process
+        self.version: str | None = None
         self.version_now: str | None = None
-        self.ended = 0  # processes seen to end
-        self.surpassed = False  # the current process is far slower: not the norm
+        self.ended = 0
+        self.surpassed = False  # the current process is far slower
 
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
-        """Note the end of a process."""
         self.ended += 1
         ready = {each: model for each, model in models.items() if model.ready}
         enough_s = min(FORMER_WORK_SECONDS, _worked_seconds(self.models))
@@ -43,7 +40,6 @@ class Former:
             self.models = {}
 
     def export_state(self) -> dict[str, Any]:
-        """Return its most used model."""
         if not self.models:
             return {}
         apart = max(self.models, key=lambda each: self.models[each].blocks)
@@ -56,7 +52,6 @@ class Former:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         if state:
             model, version = StepModel(), stored.text_or_none(state["version"])
             model.restore(state["model"])
@@ -74,7 +69,6 @@ def _worked_seconds(models: Models) -> float:
 
 
 def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
-    """Return True if configured alike, as far as both releases report it."""
     if differ(now[:1], before[:1]) or before[1] is None or now[1] is None:
         return not differ(now[:1], before[:1])
     return all(
@@ -85,7 +79,6 @@ def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
 
 
 def _near(before: str, now: str) -> bool:
-    """Return True if about as many blocks fit: that is measured at each start."""
     try:
         return max(float(before), float(now)) <= NEAR * min(float(before), float(now))
     except ValueError:

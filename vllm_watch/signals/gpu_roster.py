@@ -1,4 +1,4 @@
-"""GPUs that a host has lost."""
+"""Finds GPUs that a host has lost."""
 
 from vllm_watch.samples.gpu import GpuSample
 
@@ -10,11 +10,10 @@ class GpuRoster:
     """Follows the GPUs of one host."""
 
     def __init__(self) -> None:
-        self._known: dict[str, GpuSample] = {}  # by UUID, last seen
-        self.lost: tuple[GpuSample, ...] = ()  # last seen; gone or reported lost
+        self._known: dict[str, GpuSample] = {}
+        self.lost: tuple[GpuSample, ...] = ()
 
     def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """None (not polled, or no answer) changes nothing."""
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}

@@ -1,4 +1,4 @@
-"""User experience now, against the worst healthy minutes of this process."""
+"""Compares the users' experience with the worst healthy minutes."""
 
 from math import exp
 from typing import Any
@@ -7,33 +7,29 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 HARM_TIMES = 1.5
-"""Harmful multiple of the worst usual latencies; at a fifth of its load an engine may be twice as slow and serve users as
-fast as at its peak."""
+"""Harmful multiple of the worst usual latencies: at a fifth of its load, an engine twice as slow may serve users as fast
+as at its peak."""
 
 USUAL = 3
 """A minute is usual if this many were as bad."""
 
 MINUTE_SECONDS = 60.0
-"""Users who wait remember minutes."""
+"""Waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing of the current experience: a few answers."""
+"""Smoothing time of the current experience: a few answers."""
 
 
 class Harm:
-    """Follows the latencies and waits of one engine."""
+    """Follows one engine's latencies and waits."""
 
     def __init__(self) -> None:
-        self._now: list[float] = []  # smoothed: step seconds, first-token seconds, requests waiting
-        self._sums, self._seconds, self._well = (
-            [0.0, 0.0, 0.0],
-            0.0,
-            True,
-        )  # of the current minute
+        self._now: list[float] = []  # step seconds, first-token seconds, requests waiting
+        self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
         self._worst: list[list[float]] = [[], [], []]  # minutes, worst first
 
     def add(self, block: Block, *, well: bool) -> None:
-        """Add a block. `well`: nothing in doubt. Skip minutes with a queue: after an outage all clients return."""
+        """Add a block. Minutes with a queue do not count, because all clients return after an outage."""
         if not block.step_seconds:
             return
         first = (
@@ -65,7 +61,6 @@ class Harm:
 
     @property
     def felt(self) -> bool:
-        """Return True if users are worse off than usual, or may be."""
         if len(self._worst[0]) < USUAL or not self._now:
             return True
         step, first, waiting = (
@@ -77,7 +72,6 @@ class Harm:
         return {"now": list(self._now), "worst": [list(each) for each in self._worst]}
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         now, worst = stored.numbers(state["now"]), [stored.numbers(each) for each in state["worst"]]
         if len(now) not in (0, len(self._worst)) or len(worst) != len(self._worst):
             raise ValueError("three measures are kept")

@@ -1,8 +1,4 @@
-"""Inputs of judgement that a target's polls carry.
-
-vLLM versions export different metrics, --disable-log-stats removes most, remote GPUs are out of reach, canaries optional.
-An input is *missing* after several polls that should have had it: old engines create series with the first request.
-"""
+"""Follows the inputs of judgement that a target's polls carry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,26 +8,26 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 
 LOOKS_MIN = 6
-"""Polls without an input until it is missing: half a minute at 5 s; a server's first answers may lack series."""
+"""Polls without an input until it counts as missing (half a minute at 5 s): a server's first answers may lack series."""
 
 HEALTH_SECONDS = 300.0
-"""Health may be polled less often than metrics, within any sensible setting."""
+"""An answer of /health is valid this long, because it may be polled less often than metrics."""
 
 CANARY_SECONDS = 3600.0
-"""Only idle engines get canaries: most are idle once an hour."""
+"""A canary is valid this long: only idle engines get one, and most are idle once an hour."""
 
 _ENGINE, _SERVER, _LOOK = "engine", "server", "look"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A possible content of a poll. `carried` takes it from the sample, reading or observation; None: absent."""
+    """A possible content of a poll."""
 
-    label: str  # as in "no LABEL: …"
-    mend: str  # how to get it
+    label: str
+    mend: str
     scope: str
     carried: Callable[..., object]
-    lasts_seconds: float = 0.0  # not polled each time: valid this long
+    lasts_seconds: float = 0.0
 
 
 def _lengths(sample: EngineSample) -> object:
@@ -39,7 +35,7 @@ def _lengths(sample: EngineSample) -> object:
 
 
 def _prefix_cache(sample: EngineSample) -> object:
-    """Return None if hits are not counted and caching is on: V0 has a ratio since its start only, -1 if off."""
+    """V0 exports only a ratio since its start, -1 if off."""
     off = (sample.prefix_cache_hit_rate or 0.0) < 0.0
     return True if off else sample.prefix_cache_queries
 
@@ -84,9 +80,9 @@ _LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 @dataclass(slots=True)
 class _Seen:
-    now: bool = False  # in the last poll that could have it, or still valid
+    now: bool = False
     ever: bool = False
-    without: int = 0  # scrapes in a row that could have had it
+    without: int = 0
 
 
 class Inputs:
@@ -95,19 +91,17 @@ class Inputs:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str | None], _Seen] = {}
         self._engines: tuple[str, ...] = ()
-        self._last_s: dict[str, float] = {}  # last time of inputs that stay valid
+        self._last_s: dict[str, float] = {}
         self._pattern: object = None
-        self._same = 0  # scrapes in a row with the same inputs
+        self._same = 0
         self.revision = 0  # grows when an answer may have changed
-        self.why_not: str | None = None  # why the body holds no vLLM metrics
+        self.why_not: str | None = None
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines of the last readable body."""
         return self._engines
 
     def look(self, at_s: float, observation: Observation) -> None:
-        """Process one poll. An unreadable body changes no input."""
         looked = [
             INPUTS[name].carried(observation) is not None or self._lasts(name, at_s)
             for name in _OF_LOOK
@@ -124,7 +118,7 @@ class Inputs:
         why_not = None if reading is None else reading.why_not
         pattern = (looked, served, told, why_not)
         if pattern == self._pattern and self._same > LOOKS_MIN:
-            return  # nothing changed
+            return
         self._same = self._same + 1 if pattern == self._pattern else 0
         self._pattern = pattern
         self.revision += 1
@@ -162,11 +156,10 @@ class Inputs:
             seen.without += 1
 
     def now(self, name: str, engine: str | None) -> bool:
-        """Return True if the last poll that could have it did."""
         return any(self._of(name, engine).now for engine in self._scope(name, engine))
 
     def missing(self, name: str, engine: str | None) -> bool | None:
-        """Return True if unavailable; None: too early. `engine` None: worst of all."""
+        """Return True if unavailable, None if it is too early to know. Without `engine` the worst counts."""
         said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
         if not said:
             return None

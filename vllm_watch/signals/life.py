@@ -1,8 +1,4 @@
-"""Identity of the process behind an engine's name.
-
-Learnt values do not apply to the next process: hardware and neighbours may differ, and measuring takes a minute. The
-pauses that an engine survives depend on model and configuration, and carry over.
-"""
+"""Identifies the process behind an engine's name."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,23 +10,23 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
-"""Without a start time, continued counters identify a process until a new one could have caught up."""
+"""Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""Measured at each start, differing by some blocks."""
+"""These are measured at each start."""
 
 UNKNOWN_SERVER = ServerSample()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of one engine, by its metrics. None is unknown."""
+    """One life of one engine, by its metrics; None is unknown."""
 
     created_time: float | None
     process_start_time: float | None
-    counters: tuple[float | None, ...]  # never fall within a life
-    config: str  # of the whole configuration and measured sizes
-    model: str  # of model and configuration without them
+    counters: tuple[float | None, ...]
+    config: str
+    model: str  # digest without measured sizes
     version: str | None
     max_model_len: float | None
 
@@ -41,7 +37,6 @@ class Life:
         return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
 
     def ended_before(self, now: "Life") -> bool:
-        """Return True if `now` is certainly another process, or has reset counters."""
         same_start = self._same_start(now)
         return self._fell(now) if same_start is None else not same_start
 
@@ -56,7 +51,6 @@ class Life:
         return None
 
     def is_of_one_kind_with(self, other: "Life") -> bool:
-        """Return True for the same model, vLLM version and configuration."""
         known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
         return self.model == other.model and not any(
             a is not None and b is not None and a != b for a, b in known
@@ -71,7 +65,6 @@ class Life:
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
-        """Raises one of stored.DAMAGE."""
         counters = [stored.number_or_none(each) for each in state["counters"]]
         if len(counters) != _COUNTERS:
             raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
@@ -87,7 +80,7 @@ class Life:
 
 
 _COUNTERS = 3
-"""Steps, generated and prompt tokens: in all versions."""
+"""Steps, generated and prompt tokens, which all versions count."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
@@ -110,7 +103,7 @@ def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life
 
 
 def model_of(sample: EngineSample) -> str:
-    """Digest model and configuration, the same for each life."""
+    """Return a digest of model and configuration."""
     config = sample.cache_config_info
     told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
     return _digest(sample.model_name, told)

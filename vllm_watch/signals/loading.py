@@ -1,8 +1,4 @@
-"""Duration of this server's starts, and whether one is under way.
-
-vLLM refuses connections while it loads weights, for seconds or twenty minutes, as a dead server does. Evidence of a
-start: a visible process, a new vLLM process on the GPUs, and earlier starts.
-"""
+"""Measures the starts of one server, and finds if one is under way."""
 
 from collections import deque
 from typing import Any
@@ -14,32 +10,32 @@ START_SECONDS = 1800.0
 """Limit for a first start: the largest models take 10 to 20 minutes from network storage."""
 
 PATIENCE_FACTOR = 1.5
-"""Multiple of the longest start seen: cold page cache, a slower disk."""
+"""A start may take this multiple of the longest start seen: the page cache may be cold, or a disk slower."""
 
 PATIENCE_SECONDS_MIN = 60.0
-"""Least margin: half of a short start is only seconds."""
+"""Least limit, because half of a short start is only seconds."""
 
 STARTS_KEPT = 8
 
 SAME_START_SECONDS = 2.0
-"""Two clocks: kernel ticks since boot, and Unix time of that boot."""
+"""Tolerance between two clocks: kernel ticks since boot, and Unix time of that boot."""
 
 _TIMES = ("life_start", "answered_t", "silent_s", "loads_s")
 
 
 class Loading:
-    """Follows the starts of one server, in bounded, storable numbers."""
+    """Follows the starts of one server."""
 
     def __init__(self) -> None:
-        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)  # durations, oldest first
+        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
         self._life_start: float | None = None  # of the process that answered
-        self._answered_t: float | None = None  # Unix time of the last answer
-        self._silent_s: float | None = None  # since when it does not answer
+        self._answered_t: float | None = None  # Unix time
+        self._silent_s: float | None = None
         self._refused = False
-        self._loads_s: float | None = None  # since when it is known to load
-        self._pids: set[int] = set()  # seen loading in this silence
-        self.by = ""  # the evidence that it loads
-        self.is_gone = False  # its process is known to be absent
+        self._loads_s: float | None = None
+        self._pids: set[int] = set()
+        self.by = ""
+        self.is_gone = False
 
     def export_state(self) -> dict[str, Any]:
         return {
@@ -53,7 +49,6 @@ class Loading:
 
     @classmethod
     def restored(cls, state: stored.Stored) -> "Loading":
-        """Raises one of stored.DAMAGE."""
         loading = cls()
         loading.starts_s.extend(stored.numbers(state["starts_s"]))
         for name in _TIMES:
@@ -78,28 +73,23 @@ class Loading:
 
     @property
     def attempts(self) -> int:
-        """Processes started in this silence."""
         return len(self._pids)
 
     def patience_s(self, usual_s: float) -> float:
-        """Return the limit: `usual_s`, or by the longest seen."""
         longest_s = self.longest_s
         if longest_s is None:
             return usual_s
         return max(usual_s, min(PATIENCE_FACTOR * longest_s, START_SECONDS))
 
     def for_s(self, at_s: float) -> float | None:
-        """Return how long it is known to load; None: no evidence."""
         return None if self._loads_s is None else max(0.0, at_s - self._loads_s)
 
     def in_time(self, at_s: float) -> bool:
-        """Return True if it loads within the limit."""
         loads_s = self.for_s(at_s)
         usual_s = START_SECONDS if self.longest_s is None else PATIENCE_SECONDS_MIN
         return loads_s is not None and loads_s < self.patience_s(usual_s)
 
     def is_ending(self, process: ProcessState | None) -> bool:
-        """Return True if the process is alive with its port closed."""
         return lives_on(process, self._life_start)
 
     def look(self, at_s: float, observation: Observation) -> None:
@@ -127,15 +117,14 @@ class Loading:
         if self._silent_s is not None and self._refused:
             self._learn(observation.t, at_s - self._silent_s, start)
         self._answered_t = observation.t
-        if start is not None:  # else: unknown now, but known before
+        if start is not None:
             self._life_start = start
         self._silent_s, self._refused, self._loads_s, self.by = None, False, None, ""
         self._pids.clear()
 
     def _learn(self, t: float, silent_s: float, start: float | None) -> None:
-        """Record the duration of a start after refused connections."""
         if start is None:
-            took_s = silent_s  # at most: it may have been away before
+            took_s = silent_s  # an upper bound: it may have been away before
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process: its network was broken
         else:
@@ -144,7 +133,6 @@ class Loading:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        """A vLLM process on this host's GPUs newer than the last answer is loading."""
         if self._answered_t is None:
             return
         for gpu in observation.gpus or ():
@@ -164,12 +152,12 @@ class Loading:
 
 
 def same_start(a: float, b: float) -> bool:
-    """Return True for the same start."""
+    """Return True if both times are of the same start."""
     return abs(a - b) <= SAME_START_SECONDS
 
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
-    """Return True if that process is alive; False if unknown."""
+    """Return True if that process is known to live."""
     return (
         process is not None
         and process.alive is True

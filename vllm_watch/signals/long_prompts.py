@@ -1,17 +1,13 @@
-"""Prompts under computation, not yet counted.
-
-vLLM counts a prompt with its last chunk: for the seconds of 30,000 tokens, steps are long for no counted reason. Pages
-are taken at once: KV cache growth beyond the counts shows them.
-"""
+"""Finds prompts under computation: vLLM takes their pages at once, but counts them with the last chunk."""
 
 LONG_TOKENS = 16_384.0
-"""More than a step computes (--max-num-batched-tokens): a chunked prompt."""
+"""A prompt that is larger than a step (--max-num-batched-tokens) is computed in chunks."""
 
 DONE_SHARE = 0.25
-"""Share left when done: other requests free pages meanwhile."""
+"""A prompt is done if this share is left: other requests free pages meanwhile."""
 
 LONGEST_SECONDS = 300.0
-"""An older rest is leaked pages, or preemptions."""
+"""After this time the rest is leaked pages, or preemptions."""
 
 
 class LongPrompts:
@@ -19,11 +15,11 @@ class LongPrompts:
 
     def __init__(self) -> None:
         self._gained = 0.0  # uncounted tokens in recently taken pages
-        self._under_way = self._most = 0.0  # tokens; 0: none
+        self._under_way = self._most = 0.0
         self._since_s = 0.0
 
     def note(self, at_s: float, gained: float, counted: float, finished: float) -> bool:
-        """Add a block's KV growth (`gained`), counted and finished tokens; return True if counts and computation differ."""
+        """Add a block's KV growth, counted and finished tokens; return True if a long prompt is under way."""
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
         if not began and not self._under_way:

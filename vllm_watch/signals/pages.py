@@ -1,8 +1,7 @@
-"""Page accounting of one engine's KV cache: the part that no running request can hold.
+"""Finds the part of one engine's KV cache that no running request can hold.
 
-Tokens in flight (prompts and outputs less those of finished requests) need cache; usage growth without them is a leak.
-Only changes count: aborted requests are never subtracted and shared prefixes count twice. But with nothing running or
-waiting, used pages are lost for certain.
+Usage that grows without tokens in flight (prompts and outputs less those of finished requests) leaks. Only changes count,
+because aborted requests are never subtracted and shared prefixes count twice.
 Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
 """
 
@@ -16,38 +15,36 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
-"""Grain of the recent history."""
-
 ENTRIES = 180
-"""An hour at that grain."""
+"""Entries of the fine history: an hour, one per 20 s."""
 
 COARSE_GRAIN_SECONDS = 240.0
-"""Half a day: reported vLLM leaks take three to eight hours to starvation."""
+"""Grain of the coarse history, of half a day: reported vLLM leaks take three to eight hours to starvation."""
 
 RECENT_ENTRIES = 40
 """Latest blocks kept, to time sudden changes."""
 
 WELL_ENTRIES_MIN = 3
-"""History before the trouble: a minute, so that a prefill is not the norm."""
+"""Entries needed from before the trouble: a minute, so that a prefill does not count as normal."""
 
 ZERO_SHARE = 0.1
-"""Healthy level: the lowest tenth of the last hour, a leak's beginning without outliers."""
+"""The healthy level is the lowest tenth of the last hour: the beginning of a leak, without outliers."""
 
 IDLE_SECONDS = 15.0
-"""After this long idle, the last requests' pages are free."""
+"""After this idle time the last requests' pages are free, and used pages are lost."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of the loss."""
 
 DECODING_SHARE_MIN = 0.8
-"""Prompt pages are taken before their tokens are counted. If this share got a token in each step, few are in prefill."""
+"""If this share of requests got a token in each step, few are in prefill."""
 
 
 class Entry(NamedTuple):
     """The accounts at one moment."""
 
     at_s: float
-    usage: float  # share of the cache in use
+    usage: float
     tokens: float  # in flight, from an unknown zero
     well: bool
 
@@ -57,23 +54,19 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
-        self._awaited = 0.0  # share of the cache
-        self._idle_tokens: float | None = None  # counters' zero: nothing ran or waited
-        self._idle = [0.0, 1.0]  # duration so far, minimum share in use
-        self.idle_lost = 0.0  # when last idle
+        self._awaited = 0.0
+        self._idle_tokens: float | None = None  # the counters' zero
+        self._idle = [0.0, 1.0]  # duration, minimum usage
+        self.idle_lost = 0.0
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
-        self._moves = [
-            0.0,
-            0.0,
-        ]  # when healthy: squared changes of usage, of tokens in flight
+        self._moves = [0.0, 0.0]  # squared changes of usage, of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, zero)
 
     def note(
         self, block: Block, capacity_tokens: float | None, *, well: bool, awaited: float = 0.0
     ) -> None:
-        """Add a block. `well`: no sign of trouble; `awaited`: share held for remote KV."""
         self._awaited = awaited
         self._note_idle(block)
         if block.tokens_in_flight is None or block.kv_usage_end is None:
@@ -115,15 +108,12 @@ class Pages:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         capacity, moves = (
             stored.number_or_none(state["capacity"]),
             stored.numbers(state["moves"], 2),
         )
         history = [_entry(each) for each in state["history"]]
-        coarse = (
-            [_entry(each) for each in state["coarse"]] if "coarse" in state else []
-        )  # since 0.2
+        coarse = [_entry(each) for each in state["coarse"]] if "coarse" in state else []
         recent = [_entry(each) for each in state["recent"]]
         zeros = [stored.numbers(each, 2) for each in state["zeros"]]
         self._idle_tokens = stored.number_or_none(state.get("idle_tokens"))
@@ -137,14 +127,14 @@ class Pages:
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
     def unheld(self) -> float | None:
-        """Share of the cache in use beyond the healthy level without a request; the lesser of two estimates. None: unknown."""
+        """Return the share of the cache that no request holds, the lesser of two estimates, or None."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
         return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
-        """Return the time from a quarter to three quarters of the loss, or at least the history's. None: unknown."""
+        """Return how long the middle half of the loss took (at least the history's length), or None."""
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
@@ -185,7 +175,6 @@ class Pages:
         return self._zeros
 
     def _idle_zero(self, share: float) -> float:
-        """Return the lossless level, if an idle engine showed it."""
         return (
             inf
             if None in (self._capacity, self._idle_tokens)
@@ -213,14 +202,13 @@ def _low(entries: list[Entry], share: float) -> float:
 
 
 def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
-    """Interpolate when the level reached the limit."""
     if later is None or later[1] <= level:
         return at_s
     return at_s + (later[0] - at_s) * (limit - level) / (later[1] - level)
 
 
 def none_prefilling(block: Block) -> bool:
-    """Return True if (nearly) all running requests got a token in each step."""
+    """Return True if nearly all running requests got a token in each step."""
     if not block.steps:
         return False
     return block.generated * block.seconds / block.steps >= DECODING_SHARE_MIN * block.running

@@ -1,9 +1,7 @@
-"""Progress of one engine: time without output, and time without any change. Pure.
+"""Follows one engine's progress: time without output, and time without any change.
 
-Output is for users: a token, a first token, a finished request. Other changes (a step without output, prompt tokens,
-preemptions, running requests, KV usage) are signs of life. They stand for output no longer than this engine's longest
-prefill, and until more was computed than its cache holds. By version, vLLM counts a step only with output, or in each API
-server, or per chunk of a prompt: none matters here.
+Output is a token, a first token or a finished request. Other changes are signs of life, which stand for output no longer
+than the longest prefill takes, and until more was computed than the cache holds.
 """
 
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 
 PATIENCE_SECONDS = 60.0
-"""Signs of life stand for output this long unconditionally, as does a queue without admissions."""
+"""Signs of life stand for output at least this long, and so does a queue without admissions."""
 
 ATTENTION_TOKENS = 60_000.0
 """Prompt length at which attention costs as much as the rest: an 8B model of Llama's shape takes 16 GFLOP a token, and
@@ -28,23 +26,23 @@ PREFILL_SECONDS_UNKNOWN = 600.0
 """Longest prefill if the engine's rate or longest prompt is unknown: a million tokens at 1,700 a second."""
 
 PROMPTS_MIN = 10.0
-"""Finished prompts before a rate: the first ones compile kernels."""
+"""Finished prompts needed for a rate: the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
-"""Clients that leave this soon after the last step left together; from a hang they leave one by one, by their timeouts."""
+"""Clients that leave this soon after the last step left together; they leave a hang one by one, at their timeouts."""
 
 GONE_SHARE = 0.9
-"""Share of the requests in flight that is all: a scraper may open a connection meanwhile."""
+"""This share of the requests in flight counts as all: a scraper may open a connection meanwhile."""
 
 CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
-"""Closed connections, or HTTP responses, that suffice alone: a scraper closes one or two, and a gateway that polls
-/v1/models every five seconds gets six responses in two polls of 15 s. Below both are required."""
+"""This many closed connections, or HTTP responses, suffice alone: a scraper closes one or two, and a gateway that polls
+/v1/models every five seconds gets six responses in two polls of 15 s. If both are fewer, both must agree."""
 
 FOLLOWED_SECONDS = 600.0
 """After a longer gap nothing counts as unchanged: clock, process and requests may differ."""
 
 PACE_SECONDS = 10.0
-"""Connections that close for this long have their own pace: a pool shrinks after a burst."""
+"""Averaging time of the rate at which connections close anyway: a pool shrinks after a burst."""
 
 _NUMBERS = (
     "last_s",
@@ -60,18 +58,18 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """An engine's work and its server's clients at one poll."""
+    """An engine's work and its server's clients."""
 
-    counters: tuple[float | None, ...]  # of all work
-    outputs: tuple[float | None, ...]  # of output
+    counters: tuple[float | None, ...]
+    outputs: tuple[float | None, ...]
     gauges: tuple[float | None, ...]  # changed only by a scheduler; KV usage last
     waiting: float
-    work: float  # running, waiting or swapped requests
-    finished: float  # requests, without failed or aborted ones
+    work: float
+    finished: float  # without failed and aborted requests
     aborted: float
     loaded: float  # remote KV: ended transfers, or bytes
-    fds: float | None  # open
-    responses: float | None  # HTTP
+    fds: float | None
+    responses: float | None
 
 
 class Progress:
@@ -81,37 +79,35 @@ class Progress:
         self.forget()
 
     def forget(self) -> None:
-        """Restart at the next poll: the time since the last one is unknown."""
         self.poll: Poll | None = None
-        self.first = True  # at the first poll
+        self.first = True
         self.met = False  # something has changed between two polls
-        # Since the previous poll: anything, a work counter, output.
+        # Changed since the previous poll: anything, a work counter, output.
         self.moved = self.served = self.output = False
         self.last_s = self.life_s = self.output_s = self.served_s = 0.0
         self.queued_s = 0.0  # since when requests wait and none runs
-        self.silent_polls = 0  # without a sign of life
-        self.pause_s = 0.0  # working silence that this poll ended
-        self.rest_s: float | None = None  # since when it rests on purpose
-        self.waking = False  # rested, no step since
-        # All clients in flight left with the last step: by every witness, or by one of two.
+        self.silent_polls = 0
+        self.pause_s = 0.0  # silence that this poll ended
+        self.rest_s: float | None = None
+        self.waking = False  # no step since it rested
+        # All clients left with the last step, according to every witness, or to one of two.
         self.gone = self.doubtful = False
-        self.overdue = ""  # why signs of life no longer stand for output, as a clause
+        self.overdue = ""  # a clause: why signs of life no longer stand for output
         self._gained = 0.0  # share of the KV cache taken since the last output
-        self._before: Poll | None = None  # last poll before the last step
+        self._before: Poll | None = None  # before the last step
         self._before_s = 0.0
-        self._pace = self._pace_before = 0.0  # connections closed a second: lately, before
-        self._fds_least: float | None = None  # since the clients left
+        self._pace = self._pace_before = 0.0  # connections closed per second
+        self._fds_least: float | None = None
 
     @property
     def work(self) -> float:
-        """Requests with present clients."""
         return 0.0 if self.gone or self.poll is None else self.poll.work
 
     def look(
         self, at_s: float, sample: EngineSample, server: ServerSample, engines: int, *,
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
-        """Process one poll. `restarted`: counters were reset; `at_rest`: asleep or paused on purpose."""
+        """`restarted`: counters were reset; `at_rest`: asleep or paused on purpose."""
         if at_s - self.last_s > FOLLOWED_SECONDS:
             self.forget()
         before, now = self.poll, _poll(sample, server)
@@ -123,7 +119,7 @@ class Progress:
         self.met = self.met or self.moved
         silent = bool(self.silent_polls and was.work) and not self.gone
         self.pause_s = self.last_s - self.life_s if self.moved and silent else 0.0
-        # The poll after a rest does not count either: work may just have come.
+        # The poll after a rest does not count either, because its work may just have come.
         begins = self.first or restarted or at_rest or self.rest_s is not None
         self.waking = at_rest or (self.waking and not self.served)
         since_s = at_s if self.rest_s is None else self.rest_s
@@ -145,9 +141,8 @@ class Progress:
             self._gained = 0.0
         self._gained += max(0.0, (now.gauges[-1] or 0.0) - (was.gauges[-1] or 0.0))
         self.poll, self.last_s = now, at_s
-        if (
-            now.work and not self.served and not begins and engines == 1
-        ):  # HTTP clients are the server's
+        # Connections belong to the whole server.
+        if now.work and not self.served and not begins and engines == 1:
             self._note_clients(at_s, now)
         self.overdue = self._overdue(sample, server, engines)
 
@@ -158,17 +153,16 @@ class Progress:
             self._pace += weight * (closed / seconds - self._pace)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
-        """Note if the clients left together with the last step; the gauges then freeze."""
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CLOSED_MIN:  # others connect, unserved
+            if now.fds >= self._fds_least + CLOSED_MIN:  # new clients connect and are not served
                 self.gone, self._before = False, None
             return
         self._fds_least = None
         if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
             return
-        ended = max(0.0, then.work - now.work)  # left as usual, with their connections
+        ended = max(0.0, then.work - now.work)  # these left as usual, with their connections
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
@@ -183,9 +177,7 @@ class Progress:
         self.doubtful = self.doubtful or strong
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
-        silent_s = (
-            self.life_s - self.output_s
-        )  # signs of life without output; frozen during silence
+        silent_s = self.life_s - self.output_s  # does not grow without signs of life
         if not sample.requests_running or silent_s < PATIENCE_SECONDS:
             return ""
         if self._gained > 1.0:
@@ -203,13 +195,12 @@ class Progress:
         return {name: getattr(self, name) for name in _NUMBERS} | more | kept
 
     def restored(self, state: stored.Stored | None) -> "Progress":
-        """Unchanged counters mean no step meanwhile. Raises one of stored.DAMAGE."""
         if state is not None:
             times = {name: stored.number(state[name]) for name in _NUMBERS}
             gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
             self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
             self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
-            self.met = stored.flag(state.get("met", True))  # stored since it counts
+            self.met = stored.flag(state.get("met", True))
             self._fds_least = stored.number_or_none(state["fds_least"])
             self._gained, self.rest_s = gained, rest_s
             for name, value in times.items():
@@ -218,7 +209,7 @@ class Progress:
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
-    """Return the time to compute the prompts of all running requests at this engine's past rate."""
+    """Return the time to compute the prompts of all running requests."""
     size = kv_cache_tokens(sample.cache_config_info, engines)
     longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
     rate = _prefill_rate(sample)
@@ -231,7 +222,6 @@ def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines:
 
 
 def _prefill_rate(sample: EngineSample) -> float | None:
-    """Return the mean prefill rate of one request since the engine started, in tokens per second."""
     lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
     if lengths is None or times is None or times.count < PROMPTS_MIN:
         return None
@@ -245,10 +235,7 @@ def _prefill_rate(sample: EngineSample) -> float | None:
 
 
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return the counters of work, steps first.
-
-    Failed requests are not work, nor are clients that hang up, counted as aborts.
-    """
+    """Return the counters of work, steps first."""
     return *never_falling(sample), *_finished(sample), sample.preemptions
 
 
@@ -281,7 +268,7 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
     responses = sample.http_responses
     return Poll(
         counters=counters,
-        outputs=counters if tokens is None else outputs,  # long answers take minutes
+        outputs=counters if tokens is None else outputs,
         gauges=(*_alive_of(sample), usage),
         waiting=waiting,
         work=(sample.requests_running or 0.0) + waiting + (sample.requests_swapped or 0.0),
@@ -307,5 +294,4 @@ def _restored(state: Mapping[str, Any] | None) -> Poll | None:
 
 
 def _fall(then: float | None, now: float | None, usual: float) -> float | None:
-    """Return the fall beyond the usual."""
     return None if now is None or then is None else then - now - usual

@@ -1,4 +1,4 @@
-"""Quantiles and shares of histogram buckets."""
+"""Computes quantiles and shares from histogram buckets."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,15 +10,14 @@ from vllm_watch.signals.records import Quantiles
 def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
     """Return the q-quantile as PromQL's histogram_quantile does; None without observations.
 
-    `counts`: cumulative, per ascending bound. Linear within a bucket; the lowest begins at 0; +Inf gives the highest finite
-    bound. Source: Prometheus documentation, "histogram_quantile()".
+    `counts`: cumulative, per ascending bound. Source: Prometheus documentation, "histogram_quantile()".
     """
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None
     rank = q * total
     index = bisect_left(counts, rank)
-    if index == len(counts):  # invalid (NaN) buckets
+    if index == len(counts):  # NaN buckets
         return None
     bound = bounds[index]
     if isinf(bound):
@@ -33,10 +32,7 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 def quantiles(
     bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
 ) -> Quantiles:
-    """Return the exported quantiles, in the lowest bucket at most `mean` / (1 - q) (Markov's inequality).
-
-    Else an empty queue reads 285 ms, 95 % of the bucket's bound.
-    """
+    """Return the exported quantiles; `mean` limits those in the lowest bucket (Markov's inequality)."""
     first = bounds[0] if bounds and 0 < bounds[0] < inf else None
     found = []
     for q in (0.5, 0.95, 0.99):
@@ -48,10 +44,7 @@ def quantiles(
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the share of observations up to `limit`, linear within a bucket; None without any.
-
-    Those beyond the highest finite bound count as above.
-    """
+    """Return the share of observations up to `limit`, or None."""
     total = counts[-1] if counts else 0.0
     if not 0 < total < inf:
         return None

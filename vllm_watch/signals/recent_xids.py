@@ -1,8 +1,4 @@
-"""Keep Xid errors while they matter.
-
-A driver's event is in one poll, while targets have their own pace. A code that needs a reset is kept until the GPU has
-no process, as a reset requires; an engine started before that fails with a new code.
-"""
+"""Keeps Xid errors until every target has seen them, and those that need a reset until the GPU is unused."""
 
 from dataclasses import replace
 
@@ -10,13 +6,13 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Longer than any interval: each target sees it."""
+"""Longer than any interval, so that each target sees the code."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit if a reset cannot be seen (hidden processes)."""
+"""Limit if a reset cannot be seen, because processes are hidden."""
 
 CODES_MAX = 64
-"""A broken GPU may report any number."""
+"""A broken GPU may report any number of codes."""
 
 
 class RecentXids:
@@ -26,7 +22,6 @@ class RecentXids:
         self._told: dict[str, dict[int, float]] = {}  # UUID → code → last report
 
     def look(self, at_s: float, reading: GpuReading) -> GpuReading:
-        """Return the reading with all kept codes."""
         if reading.gpus is None:
             return reading
         gpus = tuple(self._gpu(at_s, gpu) for gpu in reading.gpus)

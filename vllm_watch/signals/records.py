@@ -1,4 +1,4 @@
-"""Signals at one moment, for detectors and exports."""
+"""Records of signals, for detectors and exports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,33 +10,31 @@ from vllm_watch.signals.totals import EngineTotals
 
 @short_record
 class Quantiles:
-    """Quantiles within the window, in the histogram's unit; None: no observations."""
+    """Quantiles within the window; None without observations."""
 
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
-    first_bound: float | None = None  # of the lowest bucket: smaller quantiles are not resolved
+    first_bound: float | None = None  # smaller quantiles are not resolved
 
 
 @record
 class EngineSignals:
-    """One engine now. Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
+    """One engine now; rates and quantiles are over the signal window, and None is unknown."""
 
     engine: str
     model_name: str = ""
-    state: str = "unknown"  # one of signals.state.STATES
-    state_text: str = ""  # with its numbers
-    # gauges, last values
+    state: str = "unknown"
+    state_text: str = ""
     requests_running: float | None = None
     requests_waiting: float | None = None
     requests_waiting_by_reason: Mapping[str, float] | None = None
     kv_cache_usage_ratio: float | None = None
     kv_cache_capacity_tokens: float | None = None
     kv_cache_free_tokens: float | None = None
-    kv_cache_time_to_full_seconds: float | None = None  # at the window's slope; None: not filling
+    kv_cache_time_to_full_seconds: float | None = None
     sleeping: bool | None = None
-    sleep_level: int = 0  # 1, 2: asleep without weights and cache on the GPU
-    # rates
+    sleep_level: int = 0  # 1, 2: without weights and cache on the GPU
     current_generation_tokens_per_second: float | None = None  # between the last two scrapes
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None
@@ -44,24 +42,21 @@ class EngineSignals:
     requests_finished_by_reason_per_second: Mapping[str, float] | None = None
     preemptions_per_second: float | None = None
     steps_per_second: float | None = None
-    # workload
     tokens_per_step: float | None = None
-    step_time_seconds: float | None = None  # mean while stepping
+    step_time_seconds: float | None = None
     throughput_ratio: float | None = None  # now ÷ fresh at equal load
-    cpu_wait_ratio: float | None = None  # time share without a CPU, longest-waiting thread
+    cpu_wait_ratio: float | None = None
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
-    # latencies
     time_to_first_token_seconds: Quantiles = Quantiles()
     inter_token_latency_seconds: Quantiles = Quantiles()
     queue_time_seconds: Quantiles = Quantiles()
     e2e_latency_seconds: Quantiles = Quantiles()
-    # user's objectives: share of observations within each
-    slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)  # by objective
-    goodput_requests_per_second: float | None = None  # finished × least attainment: an upper bound
-    # progress
-    last_progress_timestamp_seconds: float | None = None  # last poll with progress
-    restarts: int = 0  # counter resets seen
+    # Share of observations within each of the user's objectives.
+    slo_attainment_ratio: Mapping[str, float] = field(default_factory=dict)
+    goodput_requests_per_second: float | None = None  # an upper bound: finished × least attainment
+    last_progress_timestamp_seconds: float | None = None
+    restarts: int = 0
     totals: EngineTotals = EngineTotals()  # for /metrics only
 
 
@@ -69,20 +64,20 @@ class EngineSignals:
 class Sight:
     """Coverage of a detector on a target."""
 
-    state: str  # "sees" | "partly" | "blind" | "unknown": too early
-    text: str  # missing input, its cost, its remedy
+    state: str  # "sees" | "partly" | "blind" | "unknown" (too early)
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A setting to change on one engine, from minutes of data."""
+    """A setting to change on one engine."""
 
     rule: str
     engine: str
     flag: str
     value: str | None
-    text: str  # the observation, in numbers
-    why: str  # effect of the flag
+    text: str
+    why: str
     evidence_seconds: float
 
 
@@ -90,23 +85,23 @@ class Advice:
 class TargetSignals:
     """One target now."""
 
-    target: str  # name
+    target: str
     t: float  # Unix time of the last observation
-    up: bool  # the last scrape was readable
-    outcome: str  # one of samples.observation.OUTCOMES
-    state: str  # of the least healthy engine, or its own without engines
+    up: bool
+    outcome: str
+    state: str  # of the least healthy engine
     state_text: str
-    why_not: str | None = None  # why no vLLM metrics were readable
-    health_status: int | None = None  # last HTTP status of /health
+    why_not: str | None = None
+    health_status: int | None = None
     version: str | None = None
     engine_kind: str | None = None  # "V0" | "V1"
     models: tuple[str, ...] = ()
-    last_success_timestamp_seconds: float | None = None  # last readable scrape
+    last_success_timestamp_seconds: float | None = None
     process_start_time: float | None = None
     process_open_fds: float | None = None
-    engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
+    engines: Mapping[str, EngineSignals] = field(default_factory=dict)
     unknown_families: tuple[str, ...] = ()
-    detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
-    start_failure: StartFailure | None = None  # from its log
-    startup_seconds: float | None = None  # longest recent start; None: none seen
-    advice: tuple[Advice, ...] = ()  # empty: none, or too early
+    detectors: Mapping[str, Sight] = field(default_factory=dict)
+    start_failure: StartFailure | None = None
+    startup_seconds: float | None = None
+    advice: tuple[Advice, ...] = ()

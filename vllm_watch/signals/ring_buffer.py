@@ -1,4 +1,4 @@
-"""Ring buffer of float rows, allocated once."""
+"""A ring buffer of float rows, allocated once."""
 
 from array import array
 from collections.abc import Iterator, Sequence

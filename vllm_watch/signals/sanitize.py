@@ -1,4 +1,4 @@
-"""Replace impossible counts (NaN, negative, infinite) with unknown. Pure."""
+"""Replaces impossible counts (NaN, negative, infinite) with unknown."""
 
 from collections.abc import Sequence
 from operator import attrgetter, is_
@@ -67,7 +67,7 @@ def _no_counts(names: Sequence[str], values: Sequence[float | None]) -> dict[str
     for value in values:
         if value is not None and not 0 <= value < COUNT_MAX:
             break
-    else:  # usual case
+    else:
         return {}
     return {
         name: None

@@ -1,10 +1,10 @@
-"""A robust standard deviation."""
+"""Computes a robust standard deviation."""
 
 from collections.abc import Collection
 from statistics import median
 
 _NORMAL = 1.48
-"""Median absolute deviation → standard deviation, for a normal distribution."""
+"""Standard deviation ÷ median absolute deviation, for a normal distribution."""
 
 
 def scatter(values: Collection[float]) -> float:

@@ -1,7 +1,6 @@
-"""Loads met when healthy, and the longest step that they allow at another load.
+"""Keeps the loads met when healthy, which limit a healthy step at any other load.
 
-Each part of a step's time grows no faster than its cause: twice the tokens and three times the KV cache take at most
-three times as long. So met loads limit steps at any other, without a fit.
+Twice the tokens and three times the KV cache take at most three times as long.
 """
 
 from collections.abc import Sequence
@@ -10,14 +9,14 @@ from math import floor, log
 from vllm_watch.signals import stored
 
 NEAR = 1.5
-"""Loads within this factor are one."""
+"""Loads within this factor count as one."""
 
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
 
 LOADS_MAX = 64
-"""Eight by eight span a factor of 25 either way."""
+"""Eight by eight loads span a factor of 25 either way."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Less costs no measurable time."""
@@ -33,12 +32,10 @@ class SeenLoads:
         return [[*key, *met] for key, met in self._met.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Raises one of stored.DAMAGE."""
         rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
         self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
 
     def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        """Add a healthy block."""
         tokens, usage = max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage)
         key = _key(tokens, usage)
         met = self._met.get(key)
@@ -51,7 +48,7 @@ class SeenLoads:
             met[index] += (value - met[index]) / met[0]
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if a load as large was met; smaller ones lie between it and an empty step."""
+        """Return True if a load as large was met."""
         tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
         return any(
             blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
@@ -59,7 +56,7 @@ class SeenLoads:
         )
 
     def nearest(self, tokens_per_step: float, kv_usage: float) -> list[float] | None:
-        """Return (step seconds, tokens, KV usage) of the most similar met load, or None."""
+        """Return (step seconds, tokens, KV usage) of the most similar load met."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         met = (
             (abs(x - a) + abs(y - b), each[1:])
@@ -69,7 +66,6 @@ class SeenLoads:
         return min(met, default=(0, None))[1]
 
     def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return the limit of a healthy step; None without met loads."""
         limits = [
             seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
             for blocks, seconds, tokens, usage in self._met.values()

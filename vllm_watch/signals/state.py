@@ -1,7 +1,4 @@
-"""The state of an engine in a word, and its reason, from signals.
-
-Stalled, failing, collapsed and overloaded come from open incidents (incidents/states.py).
-"""
+"""Names the state of an engine; incidents/states.py adds those of open incidents."""
 
 from collections.abc import Mapping
 
@@ -24,14 +21,14 @@ STILL_SECONDS = 2.0
 """A shorter pause between steps is normal: a step of a long context takes about a second."""
 
 STALL_NOTICE_COARSE_SECONDS = 30.0
-"""Time without a step, with work present, until an engine with late progress may be stalled: one without a step counter
-(a prefill is one step), or one warming up."""
+"""Time without a step until an engine that shows progress late may be stalled: it lacks a step counter (a prefill is one
+step) or is warming up."""
 
 WARM_UP_SECONDS = 300.0
-"""Kernels compile on the first requests, shape by shape."""
+"""Until then kernels may compile on the first requests, shape by shape."""
 
 WARM_UP_STEPS = 100
-"""After this many steps it has met its shapes."""
+"""After this many steps an engine has met its shapes."""
 
 _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
@@ -40,13 +37,13 @@ _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
 """A busy server may miss one poll."""
 
-_SERVER_ERROR = 500  # first HTTP server error
+_SERVER_ERROR = 500
 
 
 def of_engine(
     sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
-    """Return (state, sentence) of an engine that was read."""
+    """Return an engine's state and a sentence."""
     rests = on_purpose(sample, server, sleeping=sleeping)
     if rests is not None:
         return "sleeping", rests
@@ -59,7 +56,7 @@ def of_engine(
             f"{load} by its gauges; their clients left, and vLLM renews the gauges at its next step"
         )
         return "idle", left if progress.gone else "no request runs or waits"
-    if progress.output_s == progress.last_s:  # work just came
+    if progress.output_s == progress.last_s:
         return "serving", load + ", at first sight" * progress.first
     if progress.moved:
         return "prefilling", f"{load}; it computes, and has given no token since the last scrape"
@@ -77,7 +74,7 @@ def of_engine(
 
 
 def on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
-    """Return why it deliberately serves no requests, or None."""
+    """Return why the engine serves no requests on purpose, or None."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
     if server.paused:
@@ -93,7 +90,7 @@ _OPERATIONS = {
 
 
 def operation(sample: EngineSample, server: ServerSample) -> str | None:
-    """Return the deliberate operation during which it serves no requests, or None (vLLM 0.32+)."""
+    """Return the operation (vLLM 0.32+) during which the engine serves no requests, or None."""
     if server.recovering is not None:
         return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
     running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
@@ -101,11 +98,7 @@ def operation(sample: EngineSample, server: ServerSample) -> str | None:
 
 
 def waits_for_kv(sample: EngineSample, *, paired: bool = False) -> bool:
-    """Return True if nothing runs, and waiting requests need KV from another server.
-
-    vLLM reports it from 0.32 on; before, they are deferred while a KV connector works. KV offloaded to this host does not
-    count, unless the configuration pairs (`paired`) it with a server.
-    """
+    """Return True if waiting requests need another server's KV and none runs; own offloaded KV counts only if `paired`."""
     if sample.requests_running or (_offloads_only(sample) and not paired):
         return False
     stages, reasons = sample.num_requests_kv_fetch_by_stage, sample.requests_waiting_by_reason
@@ -133,7 +126,6 @@ def _kv_families(sample: EngineSample) -> set[str]:
 
 
 def _offloads_only(sample: EngineSample) -> bool:
-    """Return True if its only named KV connector is its own offload."""
     families, config = _kv_families(sample), sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
@@ -144,7 +136,7 @@ _OFFLOAD_SETTINGS = ("kv_offloading_size", "simple_cpu_offload_num_blocks")
 
 
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
-    """Return True if it may still be compiling, shape by shape."""
+    """Return True if the engine may still compile kernels."""
     if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
         return False
     steps = sample.iteration_tokens
@@ -169,16 +161,16 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
 
 
 def sleep_level(states: Mapping[str, float] | None, *, sleeping: bool) -> int:
-    """Return 1 or 2 for a sleep that frees GPU memory; 0: awake, or asleep with all of it (level 0)."""
+    """Return 1 or 2 for a sleep that frees GPU memory, else 0."""
     if not sleeping or not states:
-        return int(sleeping)  # /is_sleeping alone: those releases lack level 0
+        return int(sleeping)  # releases that have only /is_sleeping lack level 0
     return 2 if states.get("discard_all") else int(bool(states.get("weights_offloaded")))
 
 
 def of_silence(
     call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """Return (state, sentence) of a server with `misses` unreadable scrapes in a row, `waited_s` since its first poll."""
+    """Return a server's state and a sentence after `misses` failed scrapes; `waited_s`: since its first poll."""
     said = call.error or call.outcome
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
@@ -205,7 +197,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
 
 
 def health_ratio(word: str, throughput_ratio: float | None) -> float | None:
-    """Return the share of its work that an engine does in this state; None: unknown."""
+    """Return the share of its work that an engine does, or None."""
     if word == "collapsed":
         return None if throughput_ratio is None else min(1.0, max(0.0, throughput_ratio))
     return 1 if word in _WHOLE else 0 if word in _SERVES_NOTHING else None

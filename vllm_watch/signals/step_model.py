@@ -1,8 +1,7 @@
-"""Step time of a healthy engine: a + b · tokens per step + c · KV cache in use.
+"""Models the step time of a healthy engine: a + b · tokens per step + c · KV cache in use (the roofline of decoding).
 
-A step reads the weights (a), computes its tokens (b) and reads its requests' context (c), each at least 0: the roofline
-of decoding (Source: vLLM's own estimates of flops and read bytes per step). The fit is online, in relative error,
-without forgetting: a creeping slowdown does not become the norm, while new loads, without data yet, are learnt at once.
+The fit never forgets, so a creeping slowdown does not become the norm. Source: vLLM's own estimates of flops and read
+bytes per step.
 """
 
 from itertools import combinations
@@ -13,34 +12,32 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
-"""Weight of the prior (each part a third of the first step time): keeps the equations solvable, invisible after a minute."""
+"""Weight of the prior (each part a third of the first step time): it makes the equations solvable, and fades in a minute."""
 
 SCATTER_FIRST = 0.25
-"""Scatter until measured: healthy blocks of a real engine differ this much."""
+"""Scatter until it is measured: healthy blocks of a real engine differ this much."""
 
 SCATTER_MIN = 0.05
-"""A model of three numbers is never better."""
+"""A model of three numbers is never more exact."""
 
 SCATTER_MEMORY_BLOCKS = 150.0
-"""Averaging of the scatter: 10 minutes at 5 s, enough for two digits."""
+"""Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
 
 READY_BLOCKS = 12
 """Blocks before the model may judge: four per parameter."""
 
 READY_SECONDS = 40.0
-"""Seconds of work before the model may judge: restarted engines are covered within a minute or two."""
+"""Work before the model may judge, short enough to cover restarted engines within a minute or two."""
 
 NEWS = 0.02
-"""Less leverage hardly changes the fit: solve at every SOLVE_EVERYth such block only."""
-
 SOLVE_EVERY = 8
-"""Every eighth: see NEWS."""
+"""Blocks with less leverage hardly change the fit, which is solved after every eighth of them."""
 
 REPEAT_SECONDS = 15.0
-"""Blocks this close share requests (an answer takes 10 to 60 s): they count as one."""
+"""Blocks this close share requests (an answer takes 10 to 60 s) and count as one."""
 
 FAMILIAR = 2.0
-"""The fit holds at a load if uncertainty widens the deviation no more."""
+"""The fit holds at a load if uncertainty widens the deviation by no more than this."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -68,18 +65,14 @@ class StepModel:
 
     @property
     def scatter(self) -> float:
-        """Of the log ratio of healthy blocks."""
         return max(SCATTER_MIN, sqrt(self._scatter_square))
 
     def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return a healthy step's time at this load, or None."""
         a, b, c = self.coefficients
         expected = a + b * tokens_per_step + c * kv_usage
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        """Return `seconds_of`, at least the most similar met load's: three parameters do not fit every engine, and idle hours teach
-        little about load."""
         expected, near = (
             self.seconds_of(tokens_per_step, kv_usage),
             self.met.nearest(tokens_per_step, kv_usage),
@@ -92,7 +85,6 @@ class StepModel:
         )
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
-        """Return the scatter at this load, more if little is known."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or not self._inverse:
             return SCATTER_FIRST
@@ -100,11 +92,9 @@ class StepModel:
         return self.scatter * sqrt(1.0 + self._leverage(row))
 
     def familiar(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the engine met this load and the fit holds."""
         return self.knows(tokens_per_step, kv_usage) and self.met.has(tokens_per_step, kv_usage)
 
     def knows(self, tokens_per_step: float, kv_usage: float) -> bool:
-        """Return True if the fit holds, assuming linear parts. Repeats of one batch count once."""
         if not self.seconds:
             return False
         leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0
@@ -112,7 +102,7 @@ class StepModel:
         return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
 
     def _leverage(self, row: Vector) -> float:
-        """0 known, over 1 a guess."""
+        """0 is known, over 1 is a guess."""
         if not self._inverse:
             return inf
         x, y, z = row
@@ -124,12 +114,11 @@ class StepModel:
     def learn(
         self, step_seconds: float, tokens_per_step: float, kv_usage: float, seconds: float
     ) -> None:
-        """Add a healthy block."""
         if self.blocks == 0:
             self._begin(step_seconds, tokens_per_step, kv_usage)
         else:
             self._measure(step_seconds, tokens_per_step, kv_usage)
-        # In relative error, of the expected time for short steps: an odd one weighs no more.
+        # The error of a short step is relative to the expected time, so that an odd one weighs no more.
         scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:
@@ -145,7 +134,6 @@ class StepModel:
             self._solve()
 
     def widen(self, log_ratios: list[float]) -> None:
-        """Healed excursions are normal here."""
         for log_ratio in log_ratios:
             self._note(log_ratio)
 
@@ -160,7 +148,6 @@ class StepModel:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE, perhaps half restored."""
         self.blocks = stored.count(state["blocks"])
         self.seconds = stored.number(state["seconds"], 0.0)
         gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
@@ -183,7 +170,6 @@ class StepModel:
             self._moment[i] += PRIOR / 3.0 / scale
 
     def _measure(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        """Average the model's squared error before it learns the block."""
         expected = self.seconds_of(tokens_per_step, kv_usage)
         if expected is None or self.blocks < len(_PARTS):
             return
@@ -196,7 +182,6 @@ class StepModel:
         self._scatter_square += share * (off * off - self._scatter_square)
 
     def _solve(self) -> None:
-        """Without negative parts: try all seven subsets of three."""
         best, least = None, 0.0
         for subset in _SUBSETS:
             found = _solution(self._gram, self._moment, subset)

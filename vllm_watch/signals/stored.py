@@ -1,7 +1,4 @@
-"""Read checked values back from disk; they may be damaged or another program's.
-
-Callers read all before they change anything: a damaged entry is skipped whole.
-"""
+"""Reads values back from disk and checks them."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -14,7 +11,7 @@ Stored = Mapping[str, Any]
 
 
 def version(state: Stored, known: int) -> None:
-    """Raise ValueError for a form other than `known`."""
+    """Raise ValueError for another version."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
 

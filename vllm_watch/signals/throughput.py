@@ -1,7 +1,6 @@
-"""An engine's throughput, now and when healthy.
+"""Compares an engine's throughput with its healthy one.
 
-Generated and computed prompt tokens are compared separately, and the better ratio counts: workload shifts trade one for
-the other.
+The better ratio of generated and prompt tokens counts, because workload shifts trade one for the other.
 """
 
 from math import exp
@@ -11,23 +10,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
-"""Working time averaged: spans bursts and gaps."""
+"""Averaging time, in work, that spans bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
-"""Smoothing of the rates: prompt tokens come in lumps, at the end of a prefill."""
+"""Smoothing of the rates: prompt tokens come in lumps, when a prefill ends."""
 
 READY_SECONDS = 40.0
-"""Working time until the reference counts."""
+"""Work until the reference counts."""
 
 ALIKE = 1.3
-"""Work and KV cache per request up to this are usual."""
+"""Work, and KV cache per request, are usual up to this ratio."""
 
 CROWD = 1.5
-"""Concurrency ÷ usual of a crowd: arrivals alone vary it less."""
+"""Concurrency ÷ usual that makes a crowd: arrivals alone vary it less."""
 
 
 class Mean:
-    """A time-weighted mean; forgets slowly after `memory` seconds."""
+    """A time-weighted mean that forgets slowly after `memory` seconds."""
 
     def __init__(self, memory: float) -> None:
         self._memory = memory
@@ -46,7 +45,6 @@ class Mean:
         return [self.value, self._weight]
 
     def restore(self, state: Any, away_seconds: float) -> None:
-        """Time away reduces its weight as it would have here."""
         value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
@@ -77,8 +75,8 @@ class Throughput:
         self.prompted = Mean(MEMORY_SECONDS)
         self.running = Mean(MEMORY_SECONDS)
         self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)  # requests per second
-        self.finished_tokens = Mean(MEMORY_SECONDS)  # per second
+        self.finished = Mean(MEMORY_SECONDS)
+        self.finished_tokens = Mean(MEMORY_SECONDS)
         self.running_peak = 0.0
         self.generated_now = Smooth()
         self.prompted_now = Smooth()
@@ -88,7 +86,6 @@ class Throughput:
         return {**means, "running_peak": self.running_peak}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Raises one of stored.DAMAGE, perhaps half restored."""
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
         self.running_peak = stored.number(state["running_peak"], 0.0)
@@ -102,7 +99,6 @@ class Throughput:
         self.prompted_now.add(block.prompted or 0.0, block.seconds)
 
     def learn(self, block: Block) -> None:
-        """Add a healthy block, if it had work."""
         if block.running <= 0.0 and block.generated <= 0.0:
             return
         self.generated.add(block.generated, block.seconds)
@@ -116,7 +112,6 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        """Now ÷ healthy, or None."""
         if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
@@ -127,27 +122,21 @@ class Throughput:
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
-        """Return the requests that ran at this KV usage when healthy, or None."""
         if not self.ready or self.kv_usage.value <= 0.0:
             return None
         return kv_usage * self.running.value / self.kv_usage.value
 
     def crowds(self, block: Block) -> bool:
-        """Return True if far more requests run than usual, with usual contexts, for no more work.
-
-        By Little's law they stay longer: the engine makes that load itself.
-        """
+        """Return True if far more requests run than usual for no more work: the engine makes such a load itself (Little's law)."""
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False
         return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
-        """Of a finished healthy request, mean, or None."""
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
 
     def life_seconds(self) -> float:
-        """Of a healthy request (Little's law); 0 until known."""
         return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

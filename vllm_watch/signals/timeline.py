@@ -1,8 +1,4 @@
-"""A time axis without steps, from observations with stepping clocks.
-
-Live observations carry the monotonic clock. Recordings may have only Unix time, which NTP and people set, and late lines.
-Rates over a clock step are wrong.
-"""
+"""Converts times of observations with stepping clocks to an axis without steps."""
 
 from collections import deque
 from statistics import median
@@ -13,21 +9,21 @@ USUAL_OF = 15
 """Intervals behind the usual one: few, to follow a new scrape interval within a minute."""
 
 STEP_FACTOR = 8.0
-"""A longer jump, in usual intervals, is a gap or a clock step, indistinguishable in Unix time: no rate crosses it.
-Timeouts and retries stretch an interval two- to threefold."""
+"""No rate crosses a longer jump, in usual intervals, because it may be a clock step. Timeouts and retries stretch an
+interval two- to threefold."""
 
 STEP_SECONDS_MIN = 20.0
 """Least jump: at one scrape a second, a pause of seconds is not a step."""
 
 
 RESOLUTION_SECONDS = 1e-6
-"""Closer polls are a clock error; avoids division by zero."""
+"""Closer polls are a clock error and would divide by zero."""
 
 PAUSE_SECONDS_MAX = 366 * 86_400.0
-"""A longer pause is a clock error; the axis would lose resolution."""
+"""A longer pause is a clock error, and would cost the axis its resolution."""
 
 AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
-"""Floats still resolve microseconds there."""
+"""Floats still resolve microseconds at this length."""
 
 
 class Timeline:
@@ -40,14 +36,14 @@ class Timeline:
         self._usual: deque[float] = deque(maxlen=USUAL_OF)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
-        """Return (seconds on the axis, True if the step is known: else rates restart)."""
+        """Return the seconds on the axis, and True if the step is known."""
         last_t, last_monotonic_s = self._t, self._monotonic_s
         self._t, self._monotonic_s = t, monotonic_s
         if last_t is None:
             return self._at_s, True
         if monotonic_s is not None and last_monotonic_s is not None:
             step_s = monotonic_s - last_monotonic_s
-            # After a reboot, or in joined recordings, it goes back.
+            # The clock goes back after a reboot, or in joined recordings.
             known = RESOLUTION_SECONDS <= step_s <= PAUSE_SECONDS_MAX
         else:
             step_s = t - last_t
@@ -60,7 +56,6 @@ class Timeline:
         return self._at_s, known
 
     def is_late(self, t: float, monotonic_s: float | None) -> bool:
-        """Return True if the observation is not newer than the last."""
         if monotonic_s is not None and self._monotonic_s is not None:
             return monotonic_s <= self._monotonic_s
         return self._t is not None and t <= self._t
@@ -69,7 +64,6 @@ class Timeline:
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
     def restore(self, state: stored.Stored) -> None:
-        """Continue an earlier axis, the gap by Unix time. Raises one of stored.DAMAGE, then without changes."""
         t, at_s = stored.number(state["t"]), stored.number(state["at_s"], 0.0)
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")

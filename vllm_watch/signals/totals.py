@@ -1,8 +1,4 @@
-"""Monotonic counters and histograms of one engine while watched. Pure.
-
-The engine's own reset and begin anywhere. These begin at zero and add observed growth, so `increase()` over them never
-exceeds the real count.
-"""
+"""Sums up one engine's counters while it is watched, from zero, so that `increase()` never exceeds the real count."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -18,8 +14,8 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
     "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
 }
-"""In seconds: a subset of vLLM's, equal for all releases so that engines can be summed. If a release lacks one, the next
-lower one counts."""
+"""In seconds: a subset of vLLM's bounds, equal for all releases so that engines can be summed. If a release lacks one,
+the next lower one counts."""
 
 Numbers = tuple[float, ...]
 
@@ -29,12 +25,12 @@ _UNKNOWN = (None,)
 
 @record
 class EngineTotals:
-    """Since the first poll. None: not exported by the engine."""
+    """Totals since the first poll; None is not exported by the engine."""
 
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
     preemptions: float | None = None
-    requests_finished: Mapping[str, float] | None = None  # by reason
+    requests_finished: Mapping[str, float] | None = None
     ttft: Numbers | None = None  # count, sum (seconds), then observations within BOUNDS
     inter_token_latency: Numbers | None = None
     e2e_latency: Numbers | None = None
@@ -44,22 +40,20 @@ class Totals:
     """Sums one engine's polls."""
 
     def __init__(self, model_name: str | None = None) -> None:
-        self.model_name = model_name  # another model's series begin at zero
+        self.model_name = model_name
         self._totals: dict[str, Numbers] = {}
         self._last: dict[str, Numbers] = {}
         self._finished: dict[str, float] = {}
         self._last_finished: Mapping[str, float] | None = None
         self._bounds: dict[str, Numbers] = {}
-        # selects our buckets from the engine's, prefixed with 0
+        # Each selects our buckets from the engine's, which are prefixed with 0.
         self._picks: dict[str, Callable[[Numbers], Numbers]] = {}
 
     def forget_last(self) -> None:
-        """Skip one difference: the next poll may be another server's."""
         self._last.clear()
         self._last_finished = None
 
     def add(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
-        """Add growth. `began_anew`: all counters certainly were reset."""
         for name, value in zip(COUNTERS, _counters_of(sample), strict=True):
             if value is not None:
                 self._grow(name, (value,), began_anew)
@@ -83,7 +77,6 @@ class Totals:
         )
 
     def _rebound(self, name: str, histogram: Histogram, began_anew: bool) -> None:
-        """Restart a histogram with other buckets."""
         known, last = self._bounds.get(name), self._last.get(name)
         self._bounds[name] = histogram.bounds
         self._picks[name] = _pick(histogram.bounds, BOUNDS[name])
@@ -100,7 +93,7 @@ class Totals:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
             grown: Iterable[float] = map(sub, now, last)
-            if any(map(lt, now, last)):  # a bucket, not the count: subtract nothing
+            if any(map(lt, now, last)):  # a bucket fell, but not the count: subtract nothing
                 grown = [max(0.0, each) for each in grown]
             self._totals[name] = tuple(map(add, total, grown))
 
@@ -116,5 +109,4 @@ class Totals:
 
 @lru_cache(maxsize=64)
 def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
-    """Return a selector of the bucket at or below each bound; +Inf never."""
     return itemgetter(*(bisect_right(theirs, bound) for bound in ours))

@@ -1,8 +1,6 @@
-"""Drift of this engine's step times from minute to minute, without a fault.
+"""Learns how step times drift from minute to minute without a fault.
 
-Block scatter averages out in a minute; the rest is slow: request mix, a busy host, adapters, grammars. It adds up like a
-random walk: over k minutes at most √k times as far. A larger change is not wander, sudden or creeping. Changes over
-hours show in the level, of which a long-observed engine has shown its range.
+Request mix, a busy host, adapters and grammars add up like a random walk: over k minutes at most √k times as far.
 """
 
 from collections import deque
@@ -14,16 +12,16 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
-"""Working time: idle engines do not wander."""
+"""A minute of work, because idle engines do not wander."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing: shorter than a minute, to see a change within one."""
+"""Smoothing time, shorter than a minute to show a change within one."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
 """Assumed change per minute, and its weight in minutes."""
 
 MEMORY_MINUTES = 720.0
-"""Averaging of changes: half a day of work."""
+"""Minutes over which changes are averaged: half a day of work."""
 
 STRAY_FIRST = 0.08
 """Assumed, and least, deviation of a minute's level."""
@@ -32,42 +30,41 @@ STRAY_MINUTES_MIN = 120.0
 """Minutes of work until the level is judged."""
 
 STRAY_DEVIATIONS = 5.0
-"""Deviations beyond which a level is not wander."""
+"""A level beyond this many deviations is not wander."""
 
 PENDING_MAX = 60
-"""Minutes kept until an excursion heals; of a longer one the last."""
+"""Pending minutes kept until an excursion heals."""
 
 UNREST_MINUTES = 4
-"""Pending changes from which their own scatter counts: a fault comes in a move or creeps evenly; ups and downs are wander
-(world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
+"""From this many pending changes their own scatter counts: a fault comes in one move or creeps evenly, wander goes up and
+down (world `wander_5`, an engine known for ten minutes: a restart was advised in 3 of 150 seeds, and in none since)."""
 
 MOVE = 0.6
-"""A larger change in a minute (1.8 times) is a fault's begin or end, not unrest: in a wander of sigma 0.5 over ten minutes it
-is 2.8 deviations of a change."""
+"""A larger change in a minute (1.8 times) is the beginning or end of a fault: in a wander of sigma 0.5 over ten minutes it is
+2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Lags at which changes are tested."""
 
 OUTLIER = 3.0
-"""Deviations at which a minute is clipped: wander repeats and is learnt in minutes anyway; one cured slowdown is not a habit."""
+"""A minute is clipped at this many deviations: one cured slowdown is not a habit."""
 
 DEVIATIONS = 5.0
-"""Deviations beyond which a change is not wander: six lags are tested each minute, all day."""
+"""A change beyond this many deviations is not wander; high, because six lags are tested each minute, all day."""
 
 
 class Wander:
-    """Log ratios of step time to usual, by minute of work."""
+    """Follows the log ratio of step time to usual, by minute of work."""
 
     def __init__(self) -> None:
-        self.now = 0.0  # smoothed
-        self._minutes: deque[float] = deque(maxlen=max(LAGS_MINUTES))  # means, oldest first
-        self._sum = self._seconds = 0.0  # of the current minute
+        self.now = 0.0
+        self._minutes: deque[float] = deque(maxlen=max(LAGS_MINUTES))
+        self._sum = self._seconds = 0.0
         self._square, self._count = FIRST**2, FIRST_MINUTES
         self._level_square = STRAY_FIRST**2
         self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, level
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
-        """Add a block. `well`: nothing in doubt, so the past belongs to this engine."""
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds
@@ -82,7 +79,6 @@ class Wander:
                 self._learn(*self._pending.popleft())
 
     def forget(self) -> None:
-        """Drop pending minutes: a trouble is not a habit."""
         for _ in range(min(len(self._pending), len(self._minutes) - 1)):
             self._minutes.pop()
         self._pending.clear()
@@ -104,11 +100,9 @@ class Wander:
 
     @property
     def minutes(self) -> float:
-        """Minutes of work behind that."""
         return self._count
 
     def exceeded(self, at_least: float) -> bool:
-        """Return True if step time grew beyond wander, and to `at_least` (log ratio)."""
         if self.now < at_least:
             return False
         stray = STRAY_DEVIATIONS * max(STRAY_FIRST, self.stray)
@@ -122,7 +116,6 @@ class Wander:
         )
 
     def _unrest(self) -> float:
-        """Standard deviation of pending changes, without moves."""
         changes = [change for change, _ in self._pending if abs(change) < MOVE]
         return scatter(changes) if len(changes) >= UNREST_MINUTES else 0.0
 
@@ -137,7 +130,6 @@ class Wander:
         }
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE."""
         minutes: Sequence[float] = stored.numbers(state["minutes"])
         pending = [stored.numbers(each, 2) for each in state["pending"]]
         now, square = stored.number(state["now"]), stored.number(state["square"], 0.0)
@@ -149,6 +141,5 @@ class Wander:
 
 
 def _learnt(square: float, value: float, first: float, count: float) -> float:
-    """Return a mean square with one more value of `count`, outliers clipped, at least `first`."""
     most = OUTLIER * max(first, sqrt(square))
     return square + (min(value * value, most * most) - square) / count

@@ -1,7 +1,6 @@
-"""The last minute of one engine, and each counter's growth in it.
+"""Computes each counter's growth in the last minute of one engine.
 
-`offsets` hold counts before a restart, so growth across it is the sum of both sides, as in PromQL's increase() (without
-its extrapolation to the window's edges).
+Counts from before a restart are added as `offsets`, as in PromQL's increase() (without its extrapolation).
 """
 
 from collections import deque
@@ -26,7 +25,7 @@ ENTRIES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Counter values before each reset in the window, summed."""
+    """Sums of counters before each reset in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -34,7 +33,7 @@ class Offsets:
 
 
 class Counts(NamedTuple):
-    """The stored part of older polls: a sixth of an engine's metrics."""
+    """The kept part of a poll: a sixth of an engine's metrics."""
 
     prompt_tokens: float | None
     generation_tokens: float | None
@@ -60,7 +59,7 @@ _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 class Entry:
     """One poll of one engine."""
 
-    at_s: float  # on the timeline
+    at_s: float
     counts: Counts
     offsets: Offsets
 
@@ -80,18 +79,16 @@ class Growth:
 
 
 class Window:
-    """The entries of the last `seconds`, oldest first."""
+    """Keeps the last `seconds`, oldest first."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
         self._newest: EngineSample | None = None
-        # Newest poll, gaps filled from earlier ones: a restarted server may omit
-        # a counter for some polls and return it lower.
+        # A restarted server may omit a counter for some polls and return it lower, so gaps are filled.
         self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
-        """`began_anew`: all counters certainly were reset since the last poll."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._known is not None:
             offsets = self._entries[-1].offsets
@@ -109,7 +106,6 @@ class Window:
 
     @property
     def newest(self) -> EngineSample | None:
-        """All of the last scrape."""
         return self._newest
 
     @property
@@ -121,7 +117,6 @@ class Window:
         return self._entries[0] if self._entries else None
 
     def counter(self, name: str, *, latest: bool = False) -> tuple[float, float] | None:
-        """Return (growth, seconds) in the window, or since the previous scrape; None if not seen twice."""
         pair = self._pair(name, latest=latest)
         if pair is None:
             return None
@@ -146,12 +141,10 @@ class Window:
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
-        """Return growth over the entries with the newest buckets."""
         pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
         a, b = pair
-        # Without a reset between, earlier counts cancel out.
         of = _count if a.offsets is b.offsets else _total
         then, now = of(a, name), of(b, name)
         return Growth(
@@ -169,14 +162,12 @@ class Window:
         *,
         latest: bool = False,
     ) -> tuple[Entry, Entry] | None:
-        """Return the first and last entries with an `alike` count; `latest`: the last two."""
         if len(self._entries) < 2:  # noqa: PLR2004
             return None
         last = self._entries[-1]
         newest = getattr(last.counts, name)
         if newest is None:
             return None
-        # usually the first has it
         for entry in reversed(self._entries) if latest else self._entries:
             if entry is last:
                 continue
@@ -217,7 +208,6 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 
 
 def _any_fell(before: Counts, now: Counts) -> bool:
-    """A cheap test before the costly carry."""
     for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
         if then is not None and new is not None and new < then:
             return True

@@ -1,6 +1,5 @@
-"""NVIDIA's advice for each Xid code, and its meaning for an engine on the GPU.
+"""Holds NVIDIA's advice for each Xid code of data centre GPUs from Ampere on.
 
-Data centre GPUs from Ampere on; other codes are reported as unknown. The bucket is NVIDIA's immediate action.
 Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
 RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
 """
@@ -20,11 +19,11 @@ ADVICE = {
     SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
     NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
 }
-"""By action, for the on-call engineer; the first word is NVIDIA's action."""
+"""Advice for the on-call engineer, by NVIDIA's immediate action."""
 
 SEVERITY = {
-    APPLICATION: "ticket",  # its victim reports itself; a supervisor restarts it
-    RESET: "page",  # programs there fail or are unreliable; no self-healing
+    APPLICATION: "ticket",  # the failed engine is reported itself
+    RESET: "page",  # nothing heals this by itself
     REBOOT: "page",
     LINK: "ticket",
     SUPPORT: "ticket",
@@ -38,7 +37,7 @@ class Xid:
 
     code: int
     text: str
-    action: str  # one of the actions above
+    action: str
 
 
 _NAMED = (
@@ -113,10 +112,10 @@ TABLE: dict[int, Xid] = {
 
 
 def lookup(code: int) -> Xid:
-    """Return a code's entry; unknown ones need support."""
+    """Return a code's entry; unknown codes need support."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
 
 
 def needs_hands(code: int) -> bool:
-    """Return True if it needs more than a process restart."""
+    """Return True if the code needs more than a process restart."""
     return lookup(code).action in (RESET, REBOOT, LINK)

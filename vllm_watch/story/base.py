@@ -1,7 +1,4 @@
-"""The contract of stories: the texts about one kind of incident.
-
-A module per kind, with a `STORY`. Page, terminal, notifications, alert rules and docs use these texts.
-"""
+"""Defines stories: the texts about one kind of incident."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,19 +8,19 @@ UNKNOWN = "unknown"
 CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
-"""Ending for an unknown advice, as in alert rules."""
+"""Ending of a step if it is unknown whether a restart is advised."""
 
 ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
-"""As IF_ADVISED, but needless if the first step succeeded."""
+"""The same, for steps that may make a restart needless."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
 LOOK_AT_PEER = "Look at the server that KV comes from (prefill, store) and the network between, and fix that one."
 WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
-"""No command substitution: with several servers it would pick the first."""
+"""Not a command substitution, which would pick the first of several servers."""
 
 ADVISED_AFTER = "restart_advised_after"
-"""Evidence with the seconds until a restart is advised."""
+"""Name of the evidence with the seconds until a restart is advised."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
@@ -33,13 +30,13 @@ _PIDS = {
 }
 """Placeholder → pattern of its value in the incident's texts."""
 
-# A core that outlived its server goes first.
+# A core that outlived its server must be ended first.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
 _END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
 
 def runbook_path(page: str) -> str:
-    """Return its path below the daemon's page."""
+    """Return the runbook's path below the daemon's page."""
     path, hash_, anchor = page.partition("#")
     return f"runbooks/{path.rpartition('/')[2].removesuffix('.md')}{hash_}{anchor}"
 
@@ -48,44 +45,39 @@ def runbook_path(page: str) -> str:
 class Cause:
     """The texts of one cause."""
 
-    title: str  # follows the kind's title: "Stalled: hang"
-    seen: str  # a clause: "requests run and no step ends"
-    first_step: str = ""  # one sentence for 3 a.m.; empty: the kind's
-    restart: str = ""  # why no restart is advised, one sentence; empty: the kind's
-    family: str = ""  # causes of one family are one trouble, known more exactly
+    title: str
+    seen: str
+    first_step: str = ""  # one sentence; empty: the kind's
+    restart: str = ""  # why no restart is advised; empty: the kind's
+    family: str = ""  # causes of one family are the same trouble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
     """The texts of one kind of incident."""
 
-    title: str  # "Stalled"
+    title: str
     says: str  # predicate of the target: "is stalled"
-    about: str  # the fault and its effect, one sentence
+    about: str
     is_not: str  # lookalikes: "a long prefill or a warm-up"
-    first_step: str  # for causes without one
-    restart: str = (
-        "It is not known whether a restart helps."  # as first_step; while none is advised
-    )
-    causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
+    first_step: str
+    restart: str = "It is not known whether a restart helps."
+    causes: Mapping[str, Cause] = field(default_factory=dict)
     severities: tuple[str, ...] = ("page", "ticket")  # worst first
     runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
-    charts: tuple[str, ...] = ()  # signals that show it
-    of_gpus: bool = False  # about a host's GPUs
-    detected: bool = True  # False: no detector finds it
+    charts: tuple[str, ...] = ()
+    of_gpus: bool = False
+    detected: bool = True
 
     def title_of(self, cause: str) -> str:
-        """ "Stalled: hang"."""
         return f"{self.title}: {self._cause(cause).title}"
 
     def says_of(self, cause: str) -> str:
-        """ "is stalled: hang"."""
         return f"{self.says}: {self._cause(cause).title}"
 
     def first_step_of(
         self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
     ) -> str:
-        """`advised`: None if unknown. `known`: the incident's texts, which may contain the PID."""
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
@@ -99,7 +91,6 @@ class Story:
         return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
-        """`after_s`: duration until a restart is advised."""
         if advised:
             return CURES
         waits = (

@@ -1,4 +1,4 @@
-"""Texts: a server does not answer."""
+"""Texts about servers that are down."""
 
 from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, SERVER_PID, Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: an engine answers but fails its requests."""
+"""Texts about engines that fail requests."""
 
 from vllm_watch.story.base import IF_ADVISED, Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: an engine has work but makes no progress."""
+"""Texts about stalled engines."""
 
 from vllm_watch.story.base import CORE_PID, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
 

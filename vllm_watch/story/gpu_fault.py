@@ -1,4 +1,4 @@
-"""Texts: a GPU is broken."""
+"""Texts about broken GPUs."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: a server's process uses ever more host memory."""
+"""Texts about growing host memory."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""All kinds of incidents."""
+"""Lists all kinds of incidents."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,14 +18,12 @@ def _found() -> dict[str, Story]:
 
 
 STORIES: Mapping[str, Story] = _found()
-"""By kind."""
 
 KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
-"""Found by detectors."""
 
 
 def story_of(kind: str, target: str = "") -> Story:
-    """An unknown kind gets one with its name only."""
+    """Return the kind's story; an unknown kind has only its name."""
     if target == WATCHER:
         return MANY_AT_ONCE
     words = kind.replace("_", " ")

@@ -1,4 +1,4 @@
-"""The watcher's own incident: most of its targets fell silent at once."""
+"""Texts about the watcher's own incident: most targets fell silent at once."""
 
 from vllm_watch.story.base import Cause, Story
 

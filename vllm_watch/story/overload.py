@@ -1,4 +1,4 @@
-"""Texts: an engine has more work than it can do."""
+"""Texts about overloaded engines."""
 
 from vllm_watch.story.base import LOOK_AT_PEER, WAITS, Cause, Story
 

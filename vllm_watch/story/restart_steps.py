@@ -1,4 +1,4 @@
-"""Texts: the steps of a restart."""
+"""Texts about restart steps."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ RUNBOOK = "restart.md"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The texts of one restart step."""
+    """Texts of one restart step."""
 
-    says: str  # predicate of the target
+    says: str
     first_step: str
-    ended: str = ""  # predicate of the restart
+    ended: str = ""
 
 
 STEPS = {
@@ -35,6 +35,6 @@ STEPS = {
 
 
 def step_of(name: str) -> Step:
-    """An unknown step has its name only."""
+    """Return the step's texts; an unknown step has only its name."""
     words = name.replace("_", " ")
     return STEPS.get(name) or Step(words, "See the status page.", words)

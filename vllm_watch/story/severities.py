@@ -1,8 +1,8 @@
-"""Displayed severities; labels, keys and settings keep the name."""
+"""Names severities for display."""
 
 _WORDS = {"page": "critical", "ticket": "warning"}
 
 
 def severity_word(severity: str) -> str:
-    """An unknown severity stays as it is."""
+    """Return the displayed word; an unknown severity stays as it is."""
     return _WORDS.get(severity, severity)

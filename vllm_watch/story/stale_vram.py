@@ -1,4 +1,4 @@
-"""Texts: GPU memory is held by a process that does not use it."""
+"""Texts about stale GPU memory."""
 
 from vllm_watch.story.base import Cause, Story
 

@@ -1,4 +1,4 @@
-"""Texts: a target cannot be scraped, and no incident explains it. For notifications."""
+"""Texts about targets that cannot be scraped."""
 
 from vllm_watch.story.base import Story
 

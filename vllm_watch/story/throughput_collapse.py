@@ -1,4 +1,4 @@
-"""Texts: an engine does far less than when it was fresh."""
+"""Texts about collapsed engines."""
 
 from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, LOOK_AT_PEER, WAITS, Cause, Story
 

@@ -1,4 +1,4 @@
-"""Input of the rules: one holder at one poll."""
+"""The input of the rules: one holder at one poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ class Case:
     """One holder now, with its history."""
 
     t: float
-    at_s: float  # on the timeline
+    at_s: float
     track: Track
     role: str | None
-    others: Sequence[ProcessSample]  # other vLLM processes on the host's GPUs
-    served: bool | None  # a vLLM of this host answers; None: not asked
+    others: Sequence[ProcessSample]  # vLLM processes on the host's GPUs
+    served: bool | None  # a vLLM of this host answers
     placed: bool  # all that answer have other engines on these GPUs
     limits: Limits
     borrowed_here: bool = False  # an engine on this GPU maps another process's memory

@@ -1,8 +1,4 @@
-"""Map each vLLM server of a host to its GPUs, to name the servers that a GPU fault hits.
-
-A server does not report its GPUs: its processes show them, or, if not visible, the living vLLM processes of one parent;
-of several such groups, the one with a fitting start, unless it also fits another server.
-"""
+"""Maps each vLLM server of a host to its GPUs, by its processes or by living vLLM processes that fit its start."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +8,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
-Group = tuple[str | None, int | None]  # control group and parent: one server's workers
+Group = tuple[str | None, int | None]  # control group and parent
 GROUPS_MAX = 64
 WORKERS_SHOWN = 2
 
@@ -21,29 +17,28 @@ WORKERS_SHOWN = 2
 class Server:
     """Identity of a server on this host."""
 
-    start_time: float | None = None  # of its process; None while it does not answer
-    pids: frozenset[int] = frozenset()  # all its processes; empty: not visible
+    start_time: float | None = None  # None while it does not answer
+    pids: frozenset[int] = frozenset()  # empty: not visible
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Last known location of a server."""
 
-    gpus: frozenset[str] = frozenset()  # UUIDs
-    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there
+    gpus: frozenset[str] = frozenset()
+    workers: Mapping[str, str] = field(default_factory=dict)
 
 
 class GpuUsers:
-    """GPUs of each server, kept while it is down."""
+    """Keeps the GPUs of each server while it is down."""
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}
-        self._claims: dict[str, Group] = {}  # by server, at its last answer
+        self._claims: dict[str, Group] = {}
 
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
-        """Process one poll; return the current or last place of each server."""
         seen = frozenset[int]().union(*(server.pids for server in servers.values()))
         groups = _groups(gpus, without=seen)
         for name, server in servers.items():
@@ -67,11 +62,9 @@ class GpuUsers:
         return {name: self._known.get(name, Place()) for name in servers}
 
     def export_state(self) -> dict[str, dict[str, str]]:
-        """Return target → UUID → its processes there."""
         return {name: dict(place.workers) for name, place in self._known.items()}
 
     def restore(self, state: stored.Stored) -> None:
-        """Raises one of stored.DAMAGE, then without changes."""
         known = {}
         for name, workers in stored.mapping(state).items():
             said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
@@ -91,7 +84,6 @@ def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, 
 def _groups(
     gpus: Iterable[GpuHolders], without: frozenset[int]
 ) -> dict[Group, list[tuple[str, Holder]]]:
-    """Group living vLLM processes by start, `without` those of known servers."""
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
@@ -105,7 +97,6 @@ def _groups(
 
 
 def _claim(groups: dict[Group, list[tuple[str, Holder]]], server: Server) -> Group | None:
-    """Return the only group, or the one that started soonest after the server."""
     if server.start_time is None:
         return None
     if len(groups) == 1:

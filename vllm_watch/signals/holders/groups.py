@@ -1,8 +1,4 @@
-"""Compare the workers of one server across GPUs.
-
-Tensor-parallel ranks hold the same and work in step. A deviation is a hint, not an incident: its effects (slow start,
-stall) are reported as such.
-"""
+"""Compares the workers of one server across GPUs: tensor-parallel ranks hold the same and work in step."""
 
 from collections.abc import Sequence
 
@@ -12,16 +8,16 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks differ by some hundred MiB (rank 0 gathers the logits), not beyond both limits."""
+"""Ranks differ by some hundred MiB (rank 0 gathers the logits), but not beyond both limits."""
 
 BUSY_RATIO_MIN = 0.5
-"""While the others are this busy, a rank of the same step cannot be at 0."""
+"""If the others are this busy, a rank of the same step cannot be at 0."""
 
 Member = tuple[GpuHolders, Holder]
 
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
-    """Return a sentence for each difference, ordered by first GPU."""
+    """Return a sentence for each difference."""
     found: list[str] = []
     for members in _groups(gpus):
         found += _uneven(members)
@@ -30,7 +26,7 @@ def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
 
 
 def _groups(gpus: Sequence[GpuHolders]) -> list[list[Member]]:
-    """Return workers with the same parent, one per GPU; data-parallel cores do not work in step."""
+    """Data-parallel cores are not grouped, because they do not work in step."""
     groups: dict[tuple[int, str | None], list[Member]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():

@@ -1,4 +1,4 @@
-"""Processes other than vLLM: active, waiting or forgotten. People, servers and ranks wait; only far longer idleness is stale."""
+"""Judges processes other than vLLM as active, waiting or forgotten."""
 
 from vllm_watch.signals.holders import place, roles, vllm
 from vllm_watch.signals.holders.case import Case
@@ -14,7 +14,7 @@ from vllm_watch.signals.holders.words import seconds
 
 
 def stands_by(case: Case) -> Judged | None:
-    """The desktop and the MPS server: needed although idle."""
+    """Judge the desktop and the MPS server, which are needed although idle."""
     if case.role == roles.DISPLAY or (case.process.type == "graphics" and case.role is None):
         return Judged(verdict=ACTIVE, evidence=("it draws on a display",))
     if case.role == roles.MPS:
@@ -23,7 +23,7 @@ def stands_by(case: Case) -> Judged | None:
 
 
 def pool_worker(case: Case) -> Judged | None:
-    """A multiprocessing worker without its program; common with older vLLM releases."""
+    """Judge a worker of an unknown multiprocessing program."""
     if case.role != roles.POOL_WORKER:
         return None
     if case.track.idle_for_s() < case.limits.stopped_seconds:
@@ -32,7 +32,7 @@ def pool_worker(case: Case) -> Judged | None:
 
 
 def stopped(case: Case) -> Judged | None:
-    """Stopped by a signal, and forgotten."""
+    """Judge a process stopped by a signal."""
     stopped_s = case.at_s - max(case.track.state_s, case.track.idle_s)
     if case.process.state != "T" or stopped_s < case.limits.stopped_seconds:
         return None
@@ -45,7 +45,7 @@ def stopped(case: Case) -> Judged | None:
 
 
 def notebook(case: Case) -> Judged | None:
-    """A notebook kernel, unused for long."""
+    """Judge a notebook kernel."""
     if case.role != roles.NOTEBOOK:
         return None
     remedy = f"ask its user to shut the kernel down, or end it: kill {case.process.pid} (unsaved work is lost)"
@@ -53,8 +53,8 @@ def notebook(case: Case) -> Judged | None:
 
 
 def process(case: Case) -> Judged | None:
-    """A program left in a user's session."""
-    in_hand = case.process.state == "t"  # traced by a debugger: in use
+    """Judge a program left in a user's session."""
+    in_hand = case.process.state == "t"  # traced by a debugger
     if in_hand or not place.in_user_session(case.process.cgroup):
         return None
     if roles.may_serve(case.process):
@@ -78,7 +78,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
 
 
 def works(case: Case) -> Judged:
-    """Active after recent work; unknown if never seen to work."""
+    """Judge a process by its recent work."""
     track = case.track
     idle_s = track.idle_for_s()
     limit_s = (

@@ -1,7 +1,4 @@
-"""One verdict per holder of GPU memory. Rules are functions in order of precedence; missing data gives `unknown`, never stale.
-
-Runbook: docs/detectors/stale_vram.md.
-"""
+"""Judges holders of GPU memory by rules in order of precedence; missing data gives `unknown`."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +14,7 @@ TRACKS_MAX = 4096
 """16 GPUs with 256 processes each; more is a driver error."""
 
 ABSENT_SECONDS = 60.0
-"""One poll may omit a process."""
+"""A process is forgotten after this time, because one poll may omit it."""
 
 
 Rule = Callable[[Case], Judged | None]
@@ -32,7 +29,7 @@ RULES: tuple[Rule, ...] = (
 
 
 class HolderJudge:
-    """Follows the holders of one host's GPUs; one per series of polls."""
+    """Follows the holders on one host's GPUs."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -47,10 +44,7 @@ class HolderJudge:
         *,
         answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
-        """Judge one poll. `at_s`: on a timeline without steps; `t`: Unix time.
-
-        `answering`: for each answering vLLM of this host its engines' PIDs, if visible; None: not asked.
-        """
+        """`t`: Unix time; `answering`: engine PIDs of each answering vLLM of this host, None if not asked."""
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]

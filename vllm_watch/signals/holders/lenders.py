@@ -1,8 +1,7 @@
-"""Idle processes that hold GPU memory which engines map: ending one ends its engines.
+"""Judges idle processes that hold GPU memory which engines map: ending one ends its engines.
 
-vLLM's weight daemon (`vllm preload`, or its module) holds weights that engines with `--load-format ipc_cache` map by
-CUDA IPC; NVIDIA's GPU Memory Service does so for Dynamo's engines and their shadows; LMCache's and Mooncake's servers
-hold KV. Neither /proc nor NVML shows such mappings: command lines are the only sign.
+Examples are vLLM's weight daemon, NVIDIA's GPU Memory Service, and the KV servers of LMCache and Mooncake. Neither /proc
+nor NVML shows such mappings, so command lines are the only sign.
 Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818; LMCache multiprocess mode.
 """
 
@@ -33,7 +32,7 @@ def borrows(processes: Iterable[ProcessSample]) -> bool:
 
 
 def lends(case: Case) -> Judged | None:
-    """It may hold weights or KV for engines: never stale."""
+    """Judge a process that may hold weights or KV for engines; it is never stale."""
     if case.role == roles.LENDER:
         return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
     if case.borrowed_here and case.role in (None, roles.POOL_WORKER):

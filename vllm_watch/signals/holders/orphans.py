@@ -1,8 +1,7 @@
-"""An engine core or worker without its server, wherever it was re-parented.
+"""Finds an engine core or worker without its server.
 
-A healthy core in a container may be a child of process 1, and an idle engine computes nothing for hours. So required:
-a sign that the parent died, no GPU work since (or no answering server for long: an orphan may spin on its GPU), and no
-answering engine that it could be.
+A healthy core may be a child of process 1, and an idle engine computes nothing for hours, so a sign is needed that the
+parent died.
 Source: vLLM #55510, #42017, #34643, #43060: the API server was killed; the core survived as a child of vLLM's
 launcher, spinning on its queue or asleep.
 """
@@ -15,14 +14,14 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
 
 SUCCESSOR_FACTOR = 5.0
-"""With unknown ancestors, an older core must have been idle this many times longer than a younger one."""
+"""If ancestors are unknown, a core that is older than another must have been idle for this many times the limit."""
 
 
 def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
     """Return the evidence that its server is gone, or None. `others`: other vLLM processes on the host's GPUs."""
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
-        return None  # its server lives
+        return None
     if track.reparented_s is not None:
         return (
             f"its parent, process {track.ppid}, died; it is now a child of process {process.ppid}"

@@ -1,4 +1,4 @@
-"""Location of a process by its control group.
+"""Finds the place of a process by its control group.
 
 Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
 """
@@ -13,8 +13,8 @@ _CONTAINER = re.compile(
 )
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
 _USER = re.compile(r"/user-(\d+)\.slice")
-_SHOWN = 12  # of an id, as container tools show it
-_POD_SHOWN = 36  # a UUID, as kubectl shows it
+_SHOWN = 12
+_POD_SHOWN = 36
 
 
 def is_deleted(cgroup: str | None) -> bool:
@@ -23,7 +23,7 @@ def is_deleted(cgroup: str | None) -> bool:
 
 
 def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
-    """Return (pod, container) by id; None outside."""
+    """Return the ids of pod and container."""
     if not cgroup:
         return None, None
     path = cgroup.removesuffix(_DELETED)
@@ -31,13 +31,13 @@ def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
     rest = path[pod.end() :] if pod else path
     container = _CONTAINER.search(rest) if pod or "user.slice" not in path else None
     if container is None and "libpod" in path:
-        container = _CONTAINER.search(path)  # a user's own container
+        container = _CONTAINER.search(path)
     name = (container[1] or container[2]) if container else None
     return (pod[1].replace("_", "-") if pod else None), name
 
 
 def in_user_session(cgroup: str | None) -> bool:
-    """Return True if started by a person: in a user's slice, not a unit of their systemd."""
+    """Return True if a person started the process."""
     if not cgroup or "user.slice" not in cgroup or container_of(cgroup)[1]:
         return False
     unit = _UNIT.findall(cgroup)
@@ -45,7 +45,7 @@ def in_user_session(cgroup: str | None) -> bool:
 
 
 def is_outside(cgroup: str | None) -> bool:
-    """Return True if outside containers: then all of the host's processes are visible."""
+    """Return True outside containers: then all of the host's processes are visible."""
     if not cgroup or container_of(cgroup) != (None, None):
         return False
     return any(

@@ -1,7 +1,5 @@
-"""Role of a process by its title and command line.
+"""Finds the role of a process by its title and command line; the kernel keeps 15 bytes of a title.
 
-vLLM's V1 engine sets process titles with setproctitle ("VLLM::EngineCore", "VLLM::Worker_TP0"); the kernel keeps 15
-bytes of it in the name, the command line has all. Workers of older releases are untitled multiprocessing or Ray ones.
 Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
 """
 
@@ -14,8 +12,8 @@ SERVER = "vllm_server"
 CORE = "vllm_core"
 WORKER = "vllm_worker"
 VLLM_ROLES = (SERVER, CORE, WORKER)
-LENDER = "lender"  # of memory that engines map
-POOL_WORKER = "pool_worker"  # of multiprocessing, program unknown
+LENDER = "lender"
+POOL_WORKER = "pool_worker"  # of an unknown program
 NOTEBOOK = "notebook"
 DISPLAY = "display"
 MPS = "mps"
@@ -47,8 +45,7 @@ _SERVES = re.compile(
     re.IGNORECASE,
 )
 
-# Adoptive parents, and launchers that compute nothing: never the
-# original parent of an engine core, a Python program.
+# Adoptive parents and launchers never start an engine core, a Python program.
 _REAPERS = re.compile(
     r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
     r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
@@ -56,7 +53,7 @@ _REAPERS = re.compile(
 )
 
 COMMANDS_KEPT = 1024
-"""All workers of a host share a dozen ancestors' commands."""
+"""Enough for all ancestors: the workers of a host share a dozen."""
 
 
 def role(process: ProcessSample) -> str | None:
@@ -80,7 +77,7 @@ def role(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def of_command(command: str) -> str | None:
-    """Return the role of a command, as ancestors show it."""
+    """Return the role of an ancestor's command."""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
 
 
@@ -90,12 +87,12 @@ def is_vllm_command(command: str) -> bool:
 
 
 def is_vllm_part(command: str) -> bool:
-    """Return True for an engine core or worker: its parent is vLLM too."""
+    """Return True for an engine core or worker."""
     return of_command(command) in (CORE, WORKER)
 
 
 def of_process(process: ProcessSample) -> str | None:
-    """Return its own role; a weight daemon's rank may have any worker's title."""
+    """Return a process's role; a weight daemon's rank may have any worker's title."""
     own = role(process)
     if own not in (None, POOL_WORKER, WORKER):
         return own
@@ -106,7 +103,7 @@ def of_process(process: ProcessSample) -> str | None:
 
 @lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
-    """Return True if it never computes: an engine core below it was re-parented."""
+    """Return True if the command never computes, so that an engine core below it was re-parented."""
     first, _, _ = command.partition(" ")
     return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
 

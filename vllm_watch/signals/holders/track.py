@@ -1,4 +1,4 @@
-"""History of one holder: its last work, and its parent."""
+"""Keeps the history of one holder."""
 
 from dataclasses import dataclass
 
@@ -7,38 +7,38 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import place, roles
 
 CPU_SHARE_MIN = 0.02
-"""Of one core. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's event loop 1 %; preparing data
-or launching kernels 5 % and more."""
+"""Share of one core that counts as work. A notebook kernel's heartbeat and runtime threads take 0.1 to 1 %, a server's
+event loop 1 %; preparing data or launching kernels 5 % and more."""
 
 SAME_START_SECONDS = 2.0
 """Start times are hundredths of a clock that may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
-"""After a longer gap, CPU time must show idleness, or it restarts."""
+"""After a longer gap without known CPU time the process counts as working."""
 
 DEAD_STATES = frozenset("ZX")
 
 
 @dataclass(slots=True)
 class Track:
-    """One process on one GPU. Times are on the timeline without steps."""
+    """One process on one GPU."""
 
     first_s: float
     last_s: float
     process: ProcessSample
-    ppid: int | None  # first seen
-    idle_s: float  # last sign of CPU or GPU work
+    ppid: int | None
+    idle_s: float  # last sign of work
     gpu_idle_s: float  # last sign of GPU work
-    state_s: float  # since when its state is unchanged
-    role: str | None  # of signals.holders.roles
-    place: str | None  # container, pod, unit or session
-    outside: bool  # known to be in no container
-    first_bytes: int | None  # when first seen
-    worked: bool = False  # ever seen to work
-    work_known: bool = False  # a sign of work was readable
+    state_s: float
+    role: str | None
+    place: str | None
+    outside: bool  # in no container
+    first_bytes: int | None
+    worked: bool = False
+    work_known: bool = False
     reparented_s: float | None = None
-    orphaned_s: float | None = None  # since when its server seems gone
-    cpu_share: float | None = None  # of the last interval, in cores
+    orphaned_s: float | None = None
+    cpu_share: float | None = None  # in cores
 
     def idle_for_s(self) -> float:
         return self.last_s - self.idle_s
@@ -106,7 +106,7 @@ def follow(
 
 
 def _name(track: Track, process: ProcessSample) -> None:
-    """Titles are set after the start; a dead process keeps its own."""
+    """Titles are set after the start, and a dead process keeps its own."""
     if process.cmdline or process.name:
         known = ProcessSample(
             pid=process.pid,

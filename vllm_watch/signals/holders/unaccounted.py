@@ -1,8 +1,6 @@
-"""GPU memory without a process: used memory less that of all holders.
+"""Finds GPU memory without a process.
 
-A driver keeps some for itself and each context, besides reserved memory. The rest is ownerless only if all processes are
-visible: a container sees its own alone (from R535 on). Counted: memory left by an ended holder; if the host's
-processes are visible, any lasting excess.
+A container sees only its own processes (from R535 on), so a lasting excess counts only if the host's are visible.
 Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
 """
 
@@ -13,32 +11,32 @@ from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNO
 from vllm_watch.signals.holders.words import seconds, size
 
 BASE_BYTES = 256 * 2**20
-"""Driver's own, with persistence and channels: some hundred MiB on the largest GPUs."""
+"""The driver's own memory, with persistence and channels: some hundred MiB on the largest GPUs."""
 
 TOTAL_SHARE = 0.01
-"""Page tables and the like grow with the memory."""
+"""Share of the GPU's memory for page tables and the like."""
 
 HOLDER_BYTES = 64 * 2**20
-"""Per context, not charged to its process."""
+"""Memory of each context that is not charged to its process."""
 
 LEFT_SHARE_MIN = 0.5
-"""Least share of an ended holder's memory now without an owner."""
+"""Share of an ended holder's memory that must lack an owner to blame that holder."""
 
 
 @dataclass(slots=True)
 class Account:
     """Follows one GPU."""
 
-    unaccounted_bytes: int | None = None  # at the last scrape
-    _over_s: float | None = None  # since when it exceeds the ordinary
-    _least: int = 0  # since then
-    _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before the excess
-    _left: tuple[int, ...] = ()  # pids that ended when it began
+    unaccounted_bytes: int | None = None
+    _over_s: float | None = None
+    _least: int = 0
+    _held: dict[int, int] = field(default_factory=dict)  # PID → bytes
+    _left: tuple[int, ...] = ()  # PIDs that ended
 
     def look(
         self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
     ) -> Judged:
-        """Process one poll. `host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
+        """`host_seen`: a process outside containers is visible; `sliced`: MIG slices hold the memory."""
         summed = _summed(gpu, sliced=sliced)
         if isinstance(summed, str):
             self.unaccounted_bytes = self._over_s = None
@@ -81,7 +79,6 @@ class Account:
 
 
 def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
-    """Return ownerless bytes, and bytes by PID; or why unknown."""
     used, processes = gpu.memory_used_bytes, gpu.processes
     if gpu.lost or used is None or processes is None:
         return "the used memory, or its holders, are unknown"
@@ -96,7 +93,7 @@ def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str
 
 
 def allowance_bytes(gpu: GpuSample) -> int:
-    """Return the ordinary excess: old drivers include reserved memory in `used`."""
+    """Return the memory that may lack an owner; old drivers include reserved memory in `used`."""
     share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
     reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())

@@ -1,4 +1,4 @@
-"""Holders reduced to their memory: dead, dying, hidden, or without container."""
+"""Judges holders that are dead, dying, hidden, or without their container."""
 
 from vllm_watch.signals.holders import place, roles
 from vllm_watch.signals.holders.case import Case
@@ -23,7 +23,7 @@ _PARENT_REMEDY = (
 
 
 def unseen(case: Case) -> Judged | None:
-    """Absent in /proc: another PID namespace, or hidden."""
+    """Judge a process that /proc does not show."""
     process = case.process
     if any(each is not None for each in (process.name, process.cmdline, process.state)):
         return None
@@ -35,7 +35,7 @@ def unseen(case: Case) -> Judged | None:
 
 
 def dead(case: Case) -> Judged | None:
-    """A zombie, or gone, still charged for memory."""
+    """Judge an ended process that is still charged for memory."""
     process, track = case.process, case.track
     if process.state not in DEAD_STATES:
         return None
@@ -54,7 +54,7 @@ def dead(case: Case) -> Judged | None:
 
 
 def stuck(case: Case) -> Judged | None:
-    """Endless uninterruptible sleep, mostly in the driver: cannot be killed."""
+    """Judge an endless uninterruptible sleep."""
     track = case.track
     if case.process.state != "D":
         return None
@@ -70,7 +70,7 @@ def stuck(case: Case) -> Judged | None:
 
 
 def container_gone(case: Case) -> Judged | None:
-    """A process whose container was removed."""
+    """Judge a process that outlived its container."""
     track, process = case.track, case.process
     if not place.is_deleted(process.cgroup):
         return None

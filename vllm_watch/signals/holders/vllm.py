@@ -1,4 +1,4 @@
-"""vLLM's own processes: of a living engine, or orphaned."""
+"""Judges vLLM's own processes."""
 
 from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
@@ -6,13 +6,13 @@ from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Jud
 from vllm_watch.signals.holders.words import seconds, size
 
 LAG_SECONDS = 20.0
-"""A driver's load sample may be a poll old; later work was requested after the parent died."""
+"""A driver's load sample may be a poll old; GPU work later than this was requested after the parent died."""
 
 SPINNING_FACTOR = 5.0
-"""Factor of the time without an answering server for an orphan that spins on its GPU (a collective of dead ranks)."""
+"""Multiple of the patience, without an answering server, for an orphan that spins on its GPU (in a collective)."""
 
 GROWN_BYTES_MIN = 2**30
-"""vLLM allocates at start; graphs and workspaces of new shapes add some hundred MiB."""
+"""vLLM allocates at start; graphs and workspaces of new shapes add only some hundred MiB."""
 
 STEADY_SECONDS = 1800.0
 """A younger engine may be loading or warming up."""
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def orphan(case: Case) -> Judged | None:
-    """Its server is gone."""
+    """Judge an engine core or worker that may have lost its server."""
     if case.role not in (roles.CORE, roles.WORKER):
         return None
     return orphaned(case, case.limits.orphan_seconds)
@@ -42,7 +42,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
     since_s = track.orphaned_s
     gpu_idle_s = track.gpu_idle_for_s()
-    # Late GPU work may be a client's: API servers outlive launchers.
+    # API servers outlive launchers, so late GPU work may be a client's.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
         and track.gpu_idle_s <= since_s + LAG_SECONDS
@@ -50,7 +50,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # The answering server may be this one's, unless all have other engines or a younger one runs.
+    # The answering server may be this one's, unless all have other engines, or a younger one runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
@@ -65,7 +65,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
 
 
 def living(case: Case) -> Judged | None:
-    """Any vLLM process not shown to be orphaned."""
+    """Judge any vLLM process that is not shown to be orphaned."""
     if case.role not in roles.VLLM_ROLES:
         return None
     evidence = [_WORDS[case.role]]
@@ -79,7 +79,7 @@ def living(case: Case) -> Judged | None:
 
 
 def _grown(case: Case) -> list[str]:
-    """Return evidence of growth, not a verdict: it may have woken up."""
+    """Growth is not a verdict, because the engine may have woken up."""
     track, process = case.track, case.process
     if None in (track.first_bytes, process.used_bytes, process.create_time):
         return []

@@ -1,8 +1,8 @@
-"""Format durations and sizes for evidence."""
+"""Formats durations and sizes for evidence."""
 
 
 def seconds(value: float) -> str:
-    """Format: "3 d 4 h", "12 min", "45 s"."""
+    """Return a text such as "3 d 4 h", "12 min" or "45 s"."""
     whole = max(0, int(value))
     if whole < 120:  # noqa: PLR2004 - seconds below two minutes
         return f"{whole} s"
@@ -17,7 +17,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """Format in GiB or MiB."""
+    """Return a text in GiB or MiB."""
     if value is None:
         return "unknown"
     if abs(value) < 2**30:

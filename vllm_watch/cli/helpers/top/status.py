@@ -188,7 +188,7 @@ class _History(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why it is critical or not; why nobody is notified and why no restart is advised, "" if so."""
+    """Reasons of severity and of no restart; `no_page` and `no_restart` are "" if people are notified and a restart is advised."""
 
     severity: str
     no_page: str
