@@ -1,8 +1,4 @@
-"""Stored charts, by target and part: in a separate file, so its damage costs nothing else.
-
-The same kind of file as the state folder's, in a subfolder with its own worker: locked, checked, and moved aside if
-damaged; a slow disk delays no incident.
-"""
+"""Stored charts, by target and part, in a file of their own: damage or a slow disk affects nothing else."""
 
 import sqlite3
 import time
@@ -17,19 +13,18 @@ from vllm_watch.state.worker import Worker
 FOLDER = "history"
 
 OPEN_SECONDS = 7.0
-"""Limit of the wait at start: a watcher being replaced needs up to five seconds to release the folder."""
+"""Longest wait at start: the previous watcher may take five seconds to release the folder."""
 
 KEPT_SECONDS = 86400.0
 UPTIME, UPTIME_KEPT_SECONDS = "uptime", 31 * 86400.0
-"""The one part that reaches back further."""
 
 ROWS_MAX = 2000
-"""Of 13 KB each at most: the file stays below some 26 MB."""
+"""Rows have at most 13 KB each, so the file stays below 26 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One engine's rings or one target's day, as bytes in format `form`."""
+    """One engine's rings, or one target's day, in format `form`."""
 
     target: str
     name: str
@@ -45,7 +40,7 @@ class ChartTable:
         worker.tables.append(self)
 
     async def open(self) -> tuple[Part, ...]:
-        """Return the parts stored by an earlier run; none after a timeout, which the worker reports."""
+        """Return the stored parts; none after a timeout."""
         try:
             return await self.worker.do(self._read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
@@ -62,14 +57,13 @@ class ChartTable:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Create the table. Not in the schema: the state folder's own file does not have it."""
+        """Create the table, which the state folder's own file lacks."""
         db.execute(
             "CREATE TABLE IF NOT EXISTS chart (target TEXT NOT NULL, name TEXT NOT NULL, saved_t REAL NOT NULL,"
             " form TEXT NOT NULL, sum INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (target, name))"
         )
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove charts older than a day, uptimes older than a month."""
         db.execute(
             "DELETE FROM chart WHERE saved_t < CASE name WHEN ? THEN ? ELSE ? END",
             (UPTIME, t - UPTIME_KEPT_SECONDS, t - KEPT_SECONDS),

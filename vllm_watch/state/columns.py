@@ -9,7 +9,7 @@ from vllm_watch.support import json_text
 
 def packed(value: Mapping[str, Any]) -> str:
     """Return JSON text. Raises TypeError or ValueError if not serializable."""
-    # In ASCII, since SQLite rejects lone surrogates, which JSON from outside may contain.
+    # In ASCII, because SQLite rejects lone surrogates.
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""A connection to a folder's file, reopened if the file is replaced. For one thread."""
+"""A connection to a folder's file, reopened if the file is replaced. Use from one thread."""
 
 import contextlib
 import sqlite3
@@ -14,20 +14,19 @@ from vllm_watch.state.seal import Seal
 _log = structlog.get_logger()
 
 HELD_SECONDS = 6.0
-"""After the start, retry a folder held by another process for this long: a watcher being replaced needs up to five
-seconds to release it."""
+"""At start, retry a locked folder for this long: the previous watcher may take five seconds to release it."""
 
 
 class Connection:
-    """Connects on demand, and again after a failure."""
+    """Connects on demand."""
 
     def __init__(self, folder: Path | None, *, own: bool) -> None:
         """`folder` None: a file in memory. `own`: lock the folder for this process."""
         self.folder = folder or Path(":memory:")
-        self.files = 0  # incremented when the file is moved away, with everything written
+        self.files = 0  # files removed or moved aside so far
         self.closing = False  # stop waiting for the lock
-        self.loss: str | None = None  # what the open file has lost
-        self._seal: Seal | None = None  # of the last durable write
+        self.loss: str | None = None  # text about lost writes
+        self._seal: Seal | None = None  # after the last durable write
         self._memory = folder is None
         self._own = own and folder is not None
         self._db: sqlite3.Connection | None = None
@@ -59,13 +58,12 @@ class Connection:
             return str(error)  # its owner moves it aside
 
     def _in_place(self, db: sqlite3.Connection) -> bool:
-        """Return True if the folder still holds the open files."""
         file_inode, wal_inode = self._inodes_now()
         if file_inode != self._inodes[0]:
             self.files += 1  # moved aside or removed
             return False
         if self._inodes[1] not in (None, wal_inode):
-            # Only this connection still has the content of a removed -wal.
+            # Only this connection still has the removed -wal.
             _log.error("wal_removed", folder=str(self.folder))
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return False
@@ -73,18 +71,16 @@ class Connection:
         return True
 
     def count(self, db: sqlite3.Connection) -> Seal:
-        """Count a durable write in its transaction; `mark` it once it is on disk."""
         marker = seal.read_marker(self.folder) if self.loss is not None and self._own else None
         return seal.count(db, 0 if marker is None else marker.writes)
 
     def mark(self, written: Seal) -> None:
-        """Update the marker after a write reached the disk. Raises OSError."""
+        """Update the marker once the write is on disk. Raises OSError."""
         if self._own:
             seal.write_marker(self.folder, written)
             self._seal, self.loss = written, None
 
     def close(self) -> None:
-        """Close it; the next `open` makes a new connection."""
         connection, self._db = self._db, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -96,7 +92,7 @@ class Connection:
             file.unlock(self._lock)
 
     def move_aside(self, error: Exception) -> bool:
-        """Move the file aside if it is ours and the error means damage."""
+        """Move our own file aside if the error means damage."""
         if self._lock is None or not file.is_damage(error):
             return False
         self.close()

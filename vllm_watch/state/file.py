@@ -14,10 +14,9 @@ NAME = "vllm-watch.sqlite"
 LOCK_NAME = "vllm-watch.lock"
 
 BUSY_SECONDS = 2.0
-"""Limit of the wait for outside readers (an operator's sqlite3)."""
+"""Longest wait for other readers, such as an operator's sqlite3."""
 
 DAMAGED_KEPT = 2
-"""Damaged files kept for analysis."""
 
 _SUFFIXES = ("", "-wal", "-shm")
 
@@ -27,7 +26,7 @@ def lock(folder: Path) -> int:
 
     Raises StateError if another process holds it, OSError if it is not writable.
     """
-    # The folder itself may be a symlink: the configuration names it on purpose.
+    # The folder itself may be a symlink, because the configuration names it.
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
@@ -50,7 +49,7 @@ def unlock(held: int) -> None:
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Open or create the file, and migrate its schema. Raises StateError, OSError, or sqlite3.Error (see `is_damage`)."""
+    """Open or create the file, and migrate its schema. Raises StateError, OSError or sqlite3.Error."""
     path = folder / NAME
     for suffix in _SUFFIXES:
         refuse_odd(folder / (NAME + suffix))
@@ -80,14 +79,14 @@ def _make(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    # Not quick_check: rows missing in an index are missed by each read that uses it.
+    # quick_check would miss rows that an index lacks.
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return True if the file is damaged, rather than the disk full, missing or read-only."""
+    """Return True if the file is damaged, not if the disk is full, missing or read-only."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
@@ -97,7 +96,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def move_aside(folder: Path, t: float) -> Path:
-    """Rename a damaged file and return its new path; delete the oldest such files."""
+    """Rename a damaged file and return its new path; delete the oldest."""
     aside = folder / f"{NAME}.damaged-{t:.0f}"
     for suffix in _SUFFIXES:
         path = folder / (NAME + suffix)

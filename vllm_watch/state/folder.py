@@ -11,10 +11,10 @@ from vllm_watch.state.worker import OnWrite, Worker
 
 
 class StateFolder:
-    """Locked for this process from first use until `close`."""
+    """The folder, locked for this process from first use until `close`."""
 
     def __init__(self, folder: Path, on_write: OnWrite, on_chart_write: OnWrite) -> None:
-        """Both are called in the event loop after each write, `on_chart_write` for the charts' file."""
+        """`on_write` is called after each write, `on_chart_write` after one to the charts' file."""
         self.worker = Worker(folder, on_write)
         self.incidents = IncidentTable(self.worker)
         self.journal = Journal(self.worker)
@@ -22,5 +22,4 @@ class StateFolder:
         self.charts = ChartTable(Worker(folder / FOLDER, on_chart_write))
 
     async def close(self) -> None:
-        """Write pending rows if that takes only a moment, and release the folder."""
         await asyncio.gather(self.worker.close(), self.charts.worker.close())

@@ -1,4 +1,4 @@
-"""Incidents and learnt state of their targets: read at start, written as they change."""
+"""Incidents and learnt state: read at start, written when they change."""
 
 import sqlite3
 import time
@@ -26,23 +26,22 @@ from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 OPEN_SECONDS = 10.0
-"""Limit of the wait at start: reading 20,000 incidents takes a second, and a watcher being replaced needs up to five
-to release the folder."""
+"""Longest wait at start: reading 20,000 incidents takes a second, and release by the previous watcher up to five."""
 
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
-"""Ended incidents kept, per target and in total: some 2 KB each."""
+"""Ended incidents kept, per target and in total; 2 KB each."""
 
 ENDED_SECONDS_MAX = 30 * 86400.0
-"""Ended incidents are kept for a month, the period of a report."""
+"""Ended incidents are kept for the month of a report."""
 
 LEARNT_SECONDS_MAX = 30 * 86400.0
-"""Learnt state of a target is removed after this time unseen."""
+"""A target's learnt state is removed this long after its last update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Stored incidents and learnt state."""
+    """The stored state."""
 
     open: tuple[Incident, ...] = ()
     ended: tuple[Incident, ...] = ()  # the latest, oldest end first
@@ -54,23 +53,23 @@ class IncidentTable:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._open: dict[str, IncidentEvent] = {}  # by id: last event of open incidents
+        self._open: dict[str, IncidentEvent] = {}  # id → last event of an open incident
         worker.tables.append(self)
 
     async def open(self, ended_max: int) -> Contents:
-        """Return the state stored by an earlier run; nothing after a timeout, which the worker reports."""
+        """Return the stored state; nothing after a timeout."""
         read = partial(self._read, ended_max)
         try:
             found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
         except StateError:
-            # Before any of our rows: open incidents of a file that is readable only later are never resumed.
+            # Before our own rows: if the file becomes readable later, its open incidents are not resumed.
             self._worker.put("strangers", self._end_leftovers)
             return Contents()
         self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Write these soon; incidents and the fleet's state go before any later request."""
+        """Queue these; incidents and the fleet's state are written before any later request."""
         if learnt is not None:
             key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
             self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
@@ -86,7 +85,7 @@ class IncidentTable:
     # --- in the worker's thread
 
     def begin(self, _: sqlite3.Connection) -> None:
-        """Write open incidents again: the file may be new, after a damaged one."""
+        """Write open incidents again, because the file may be new."""
         for event in list(self._open.values()):
             self._put(event)
 
@@ -130,7 +129,6 @@ class IncidentTable:
         self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
 
     def _end_leftovers(self, db: sqlite3.Connection) -> None:
-        """End open incidents that were never resumed, before our own rows are written."""
         now = time.time()
         for incident in self._parsed(db.execute(_OPEN).fetchall()):
             over = ended(incident, now, "superseded")

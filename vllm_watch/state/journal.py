@@ -1,7 +1,6 @@
-"""The restart journal: all attempts, operators' actions and standing entries such as a pause.
+"""The restart journal: attempts, operators' actions, and standing entries such as a pause.
 
-Each write is on disk before it returns. If a write or read fails, JournalError is raised and the guard refuses:
-without a journal nothing is restarted.
+Each write is on disk before it returns. If a write or read fails, JournalError is raised, and nothing is restarted.
 """
 
 import contextlib
@@ -21,29 +20,29 @@ from vllm_watch.state.worker import Worker
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
-"""A disk that takes longer to flush one row is not reliable."""
+"""A disk that takes longer to write one row is not reliable."""
 
 KEPT_SECONDS = 400 * 86400.0
-"""Attempts and actions are kept for a year and a month, as an audit requires."""
+"""Rows are kept for a year and a month, as an audit requires."""
 
 KEPT_MAX = 20_000
-"""Limit of attempts and of actions, of some 1 KB each."""
+"""Limit of attempts, and of actions, 1 KB each."""
 
 LOST = "history_lost"
-"""Standing entry: records were lost, so the budget spent is unknown; a person must accept that."""
+"""Standing entry: records were lost, so the spent budget is unknown until a person accepts that."""
 
 _BEGUN = "begun"
-"""Standing entry: when this file was begun."""
+"""Standing entry: when this file was created."""
 
 
 def approval(incident_id: str, target: str) -> str:
-    """Return the name of the standing entry for a person's approval."""
+    """Return the name of an approval's standing entry."""
     return f"approval {incident_id} {target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One request or change, with its result."""
+    """One request or change with its result."""
 
     t: float  # Unix seconds
     actor: str
@@ -59,13 +58,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Entry):
-    """An attempt as an entry, at the time it began."""
+    """An attempt as an entry."""
 
     attempt: Attempt
 
     @classmethod
     def of(cls, attempt: Attempt) -> "Attempted":
-        """Return the attempt's entry."""
         text = f"{attempt.state}: {attempt.text}" if attempt.text else attempt.state
         if attempt.payoff_ratio is not None:
             text += f"; payoff {attempt.payoff_ratio:+.0%}"
@@ -78,15 +76,15 @@ class Attempted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Content of the journal for people."""
+    """The journal for people to read."""
 
     lost: str | None  # loss not yet accepted
-    older: bool  # True if older entries were left out
+    older: bool  # older entries were left out
     entries: tuple[Entry, ...]  # oldest first
 
 
 def _to_json(attempt: Attempt) -> dict[str, Any]:
-    """Return the attempt for JSON; older versions can read it if it has no gang."""
+    """Older versions can read an attempt without the key `gang`."""
     said = asdict(attempt)
     return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
 
@@ -95,14 +93,14 @@ class Journal:
     """Tables `attempt`, `audit` and `standing`."""
 
     def __init__(self, where: Worker | Path | None) -> None:
-        """`where`: our own state folder's worker, or another process's folder; None: in memory."""
+        """`where`: our own folder's worker, or another process's folder; None: in memory."""
         self._worker = where if isinstance(where, Worker) else Worker(where)
         self._closes = self._worker is not where
         self._worker.tables.append(self)
         self.trouble: str | None = "it was not opened yet"  # why writes fail
 
     async def open(self) -> None:
-        """Test the file; `trouble` has a failure until a later write succeeds."""
+        """Test the file; a failure stays in `trouble` until a write succeeds."""
         await self.probe()
 
     async def probe(self) -> None:
@@ -111,12 +109,12 @@ class Journal:
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Finish pending writes to another process's folder, within a moment; our own worker continues."""
+        """Close the connection to another process's folder; our own worker continues."""
         if self._closes:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert or replace the attempt; its hook call consumes the approval."""
+        """Insert or replace the attempt; its hook call uses up the approval."""
         spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
 
         def changed(db: sqlite3.Connection) -> None:
@@ -150,7 +148,7 @@ class Journal:
         return {name: self._read(said, dict) for name, said in rows}
 
     async def told(self, since_t: float, entries_max: int) -> Told:
-        """Return the latest entries and attempts since then. Raises JournalError."""
+        """Return the latest entries since then, attempts included. Raises JournalError."""
         lost = await self.loss()
         entries = await self.entries(since_t, entries_max + 1)
         attempts = map(Attempted.of, await self.attempts(None, since_t))
@@ -158,12 +156,12 @@ class Journal:
         return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
-        """Return the loss not yet accepted, or None."""
+        """Return the loss that no person has accepted yet."""
         lost = (await self.standing()).get(LOST)
         return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
 
     async def accept_loss(self, actor: str, reason: str) -> str | None:
-        """Accept and return the loss, or None. Raises JournalError."""
+        """Accept the loss and return it. Raises JournalError."""
         lost = await self.loss()
         if lost is not None:
             await self.set(LOST, None)
@@ -174,7 +172,7 @@ class Journal:
         return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
-        """Return attempts that began since then, of one group or all, oldest first."""
+        """Return attempts that began since then, oldest first."""
         rows = await self._rows(
             "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
             " ORDER BY began_t, rowid", since_t, group,
@@ -189,7 +187,7 @@ class Journal:
         return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
     def _read(self, said: object, make: Callable[..., _T]) -> _T:
-        """Parse an entry; a foreign one makes the spent budget unknown."""
+        """Parse an entry; if it is malformed, the spent budget is unknown."""
         try:
             return make(**unpacked(said))
         except (ValueError, TypeError) as error:
@@ -222,14 +220,14 @@ class Journal:
         except (ValueError, TypeError) as error:
             self.trouble = f"an entry cannot be written: {error}"
             raise JournalError(self.trouble, "Report it") from error
-        if writes:  # reads also succeed on a full or read-only disk
+        if writes:  # a full disk is still readable
             self.trouble = None
         return done
 
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Note a loss: in a file that lost writes or replaced a damaged one, the spent budget is unknown."""
+        """Note if this file lost writes, or replaced a damaged one."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
         why = self._worker.connection.loss
@@ -243,9 +241,8 @@ class Journal:
         seal.update_sums(db, pruned=True)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove rows beyond the limits of an audit."""
         for table, column in (("attempt", "began_t"), ("audit", "t")):
-            # S608: names of our own tables
+            # S608: our own tables
             db.execute(f"DELETE FROM {table} WHERE {column} < ?", (t - KEPT_SECONDS,))  # noqa: S608
             db.execute(
                 f"DELETE FROM {table} WHERE rowid NOT IN"  # noqa: S608
@@ -256,7 +253,7 @@ class Journal:
 
 
 class PassingJournal(Journal):
-    """In memory, for mode observe without a state folder. Nothing may be restarted with it."""
+    """In memory, for mode observe without a state folder: nothing may be restarted."""
 
     def __init__(self) -> None:
         super().__init__(None)

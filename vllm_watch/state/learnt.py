@@ -1,4 +1,4 @@
-"""One target's learnt state. Apart from the database: a watcher without a state folder hands it over on reload."""
+"""One target's learnt state, which also survives a reload without a state folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

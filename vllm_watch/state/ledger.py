@@ -10,7 +10,7 @@ from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
 WRITE_SECONDS = 5.0
-"""A flush takes milliseconds; a message does not wait longer for a hanging disk."""
+"""A write takes milliseconds; messages wait no longer for a hanging disk."""
 
 Key = tuple[str, str, str]  # notifier, id of the subject, phase
 
@@ -19,10 +19,10 @@ Key = tuple[str, str, str]  # notifier, id of the subject, phase
 class Row:
     """One phase, for one notifier."""
 
-    t: float  # Unix seconds: due since
+    t: float  # Unix seconds; due since then
     sent_t: float | None  # None: pending
     message: str | None  # idempotency key of its message
-    said: Mapping[str, Any]  # the subject at that time
+    said: Mapping[str, Any]  # the alert at that time
 
 
 class LedgerTable:
@@ -46,9 +46,9 @@ class LedgerTable:
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
 
     async def write(self, changed: Mapping[Key, Row | None]) -> bool:
-        """Write the rows to disk; None removes one. Raises StateError.
+        """Write the rows; None removes one.
 
-        Returns False without writing if the file is new and lacks all earlier rows.
+        Returns False without writing if the file is new and lacks the earlier rows. Raises StateError.
         """
 
         def write(db: sqlite3.Connection) -> bool:
@@ -66,7 +66,6 @@ class LedgerTable:
 
 
 def _said(text: object) -> dict[str, Any]:
-    """Return an empty dict if damaged."""
     try:
         return unpacked(text)
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """The schema of the state file, as a list of migrations.
 
-To change the schema, append a step; never change a released one. `PRAGMA user_version` counts the steps taken.
+Append steps; never change a released one. `PRAGMA user_version` counts the steps taken.
 """
 
 import sqlite3
@@ -11,7 +11,7 @@ APPLICATION_ID = 0x766C6C77
 """"vllw": identifies our files (`PRAGMA application_id`)."""
 
 MIGRATIONS: tuple[str, ...] = (
-    # 1: incidents and each target's learnt state.
+    # 1: incidents and learnt state.
     """
     CREATE TABLE incident (
         id TEXT PRIMARY KEY,
@@ -67,7 +67,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (notifier, matter, phase)
     );
     """,
-    # 5: detection of lost writes (seal.py). One row.
+    # 5: detection of lost writes (seal.py).
     """
     CREATE TABLE seal (
         generation TEXT NOT NULL,

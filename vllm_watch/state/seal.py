@@ -1,8 +1,8 @@
 """Detects lost writes of the state file.
 
-SQLite takes an empty file for a new one, and accepts a cut or missing -wal. So the file has a generation, a count of its
-durable writes and a sum over the journal's rows; generation and count are also in a marker file next to it, written
-after each durable write. A file behind its marker has lost something.
+SQLite accepts an empty file, and a cut or missing -wal. So the file has a generation, a count of durable writes and a
+checksum of the journal's rows. A marker file gets generation and count after each durable write. If the state file is
+behind its marker, writes were lost.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ NAME = "vllm-watch.generation"
 _BYTES_MAX = 4096
 
 _HELD, _NOTED = ("attempt", "standing"), "audit"
-"""Tables that the guard decides on, and the append-only one. To SQLite, a flipped bit in a text is not damage."""
+"""Tables with a checksum: those that the guard reads, and the append-only one. SQLite does not detect a flipped bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def write_marker(folder: Path, seal: Seal) -> None:
 
 
 def of(db: sqlite3.Connection) -> Seal:
-    """Return the file's own seal. Raises sqlite3.Error, also if it is missing."""
+    """Return the file's own seal. Raises sqlite3.Error, also if the seal is missing."""
     row = db.execute("SELECT generation, writes FROM seal").fetchone()
     if row is None or not isinstance(row[0], str) or not isinstance(row[1], int):
         raise sqlite3.DatabaseError("malformed: it has no generation")
@@ -70,27 +70,27 @@ def of(db: sqlite3.Connection) -> Seal:
 
 
 def count(db: sqlite3.Connection, least: int = 0) -> Seal:
-    """Increment the count to more than `least`, within the write's transaction."""
+    """Increment the count, to more than `least`, within the transaction."""
     db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
     return of(db)
 
 
 def update_sums(db: sqlite3.Connection, *, pruned: bool = False) -> None:
-    """Update the sum of the guard's tables, within the transaction; `pruned`: of audit too."""
+    """Update the guard's checksum within the transaction; if `pruned`, that of audit too."""
     db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
     if pruned:
         db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
 
 
 def add_audit_row(db: sqlite3.Connection) -> None:
-    """Add the new row of audit to its sum, within the transaction."""
+    """Add the new row of audit to its checksum, within the transaction."""
     row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
     (before,) = db.execute("SELECT noted FROM seal").fetchone()
     db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))
 
 
 def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
-    """Return what the file lost since its marker, or None. Raises sqlite3.DatabaseError if a row was altered."""
+    """Return a text if the file lost writes, else None. Raises sqlite3.DatabaseError if a row was altered."""
     seal = of(db)
     held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
     if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):

@@ -1,4 +1,4 @@
-"""Troubles with the state folder: a reason for the metric, cause and remedy for people."""
+"""Troubles with the state folder."""
 
 import errno
 import sqlite3
@@ -9,7 +9,7 @@ from vllm_watch.errors import StateError
 from vllm_watch.state import file
 
 REASONS = ("full", "not_writable", "refused", "damaged", "entry", "io")
-"""`refused`: held by another process, or written by a newer version; `entry`: one entry is unusable."""
+"""`refused`: locked by another process, or written by a newer version. `entry`: one entry is unusable."""
 
 
 class Trouble(NamedTuple):
@@ -30,7 +30,7 @@ _DENIED_BY_SQLITE = frozenset(
 
 
 def of(error: BaseException, folder: Path) -> Trouble:
-    """Return the trouble behind an error."""
+    """Return the trouble that an error shows."""
     if isinstance(error, StateError):
         return Trouble("refused", error.cause, error.remedy)
     if file.is_damage(error):

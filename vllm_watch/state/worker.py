@@ -1,10 +1,9 @@
-"""The state folder's worker: one thread, one connection, one queue, written in order.
+"""The state folder's worker: one thread with one connection, which writes a queue in order.
 
-`put` returns at once: its row is retried until it is on disk. `do` waits for the result, and raises if the disk fails.
-All rows that were put are on disk before anything that `do` writes: no restart and no message for an incident that a
-kill -9 would lose.
+`put` returns at once, and its row is retried until it is on disk. `do` waits for the result. Earlier rows are on disk
+before its writes, so that no restart or message is about an incident that a kill -9 would lose.
 
-The event loop never waits for a disk without a limit, and a thread that hangs in one does not block exit.
+A hanging disk blocks neither the event loop nor the exit.
 """
 
 import asyncio
@@ -30,29 +29,28 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 RETRY_SECONDS = 10.0
-"""After a failure: delay before rows are retried, unless a request retries them sooner."""
+"""Delay before failed rows are retried; `do` retries them sooner."""
 
 CLOSE_SECONDS = 3.0
-"""Limit of the wait for the last write at stop."""
 
 PRUNE_SECONDS = 3600.0
 
 ROWS_MAX, LEARNT_MAX = 5000, 10_000
-"""Limit of pending rows, of some KB each; beyond it the oldest is dropped."""
+"""Limits of pending rows, some KB each; beyond them the oldest is dropped."""
 
 Work = Callable[[sqlite3.Connection], object]
 OnWrite = Callable[[str | None, str | None, float], None]
-"""Called with one of troubles.REASONS and the cause, or None and None after success; and Unix time."""
+"""Called with one of troubles.REASONS and the cause (both None after a success), and with the Unix time."""
 
 
 class Table(Protocol):
     """A part of the file. Its methods run in the worker's thread."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Handle a new connection, perhaps to a new file after a damaged one."""
+        """Prepare a new connection, perhaps to a new file."""
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
-        """Remove rows beyond age and number limits, at Unix time `t`."""
+        """Remove rows that are too old at Unix time `t`, or too many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +61,13 @@ class _Job:
 
 
 class Worker:
-    """Worker of one folder; calls `tables` on each new connection."""
+    """Reads and writes one folder."""
 
     def __init__(self, folder: Path | None, on_write: OnWrite | None = None) -> None:
-        """With `on_write` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are logged,
-        and `on_write` is called in the event loop after each write. Without, another process's file is used as it is.
-        `folder` None: a file in memory, which ends with the worker.
+        """`folder` None: a file in memory. Without `on_write`, the folder is another process's.
+
+        With it, the folder is our own: it is locked, a damaged file is moved aside, and `on_write` is called in the
+        event loop after each write.
         """
         self.connection = Connection(folder, own=on_write is not None)
         self.tables: list[Table] = []
@@ -81,14 +80,14 @@ class Worker:
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
         # Only used by the thread:
-        self._failing: str | None = None  # cause last logged
+        self._failing: str | None = None  # the cause logged last
         self._retry_s = 0.0  # monotonic: no retry before
         self._prune_s = 0.0
 
     def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
-        """Write this soon, in place of a pending row of the same key.
+        """Queue a row; it replaces a pending one with the same key.
 
-        `learnt`: may be lost in a power failure, and is written while no request waits.
+        `learnt` rows may be lost in a power failure, and are written while no request waits.
         """
         with self._wake:
             rows = self._learnt if learnt else self._rows
@@ -100,10 +99,9 @@ class Worker:
     async def do(
         self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
     ) -> _T:
-        """Return the result of `work`; its writes are one transaction, on disk by then.
+        """Run `work` in one transaction, and return its result once the writes are on disk.
 
-        Raises StateError on failure or timeout; work that has not begun by then is dropped. Other exceptions of `work`
-        pass through.
+        Raises StateError on failure or timeout, when work not yet begun is dropped, and other exceptions of `work`.
         """
         self._loop = asyncio.get_running_loop()
         job = _Job(work, writes)
@@ -127,7 +125,6 @@ class Worker:
             raise StateError(trouble.cause, trouble.remedy) from None
 
     async def close(self) -> None:
-        """Write pending rows if that takes only a moment, and release the folder."""
         with self._wake:
             self._closing = self.connection.closing = True
             self._wake.notify()
@@ -135,7 +132,6 @@ class Worker:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     def _wake_thread(self) -> None:
-        """Wake or start the thread. A daemon thread, so a hanging disk does not block exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
             self._thread.start()
@@ -164,7 +160,7 @@ class Worker:
         self.connection.release()
 
     def _next(self) -> tuple[_Job | None, bool]:
-        """Wait for work. Returns None for rows, and True at the end."""
+        """Return the next job (None: write rows), and True at the end."""
         with self._wake:
             while not (self._jobs or self._closing):
                 waits = bool(self._rows or self._learnt)
@@ -192,13 +188,12 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - passed to the caller
             _fail_job(job.done, error)
         else:
-            # A read proves nothing while writes fail: a full or read-only disk is still readable.
+            # A full disk is still readable.
             if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
     def _write_rows(self, *, learnt: bool) -> bool:
-        """Write pending rows; return False if there are none. On an error they stay pending."""
         with self._wake:
             rows, self._rows = self._rows, {}
             learnt_rows: dict[Hashable, Work] = {}
@@ -230,7 +225,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Commit all or nothing; if `durable`, on disk at the end."""
+        """Commit all or nothing. If `durable`, it is on disk at the end."""
         db = self._connected()
         db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
@@ -262,10 +257,8 @@ class Worker:
                 table.begin(db)
         return db
 
-    # --- results
-
     def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
-        """Report and log a trouble; a lasting one is logged once."""
+        """Report a trouble. A lasting one is logged once."""
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
             _log.error("state_not_kept", **trouble._asdict())
         if lasting:
