@@ -56,7 +56,6 @@ class Tally:
         gpus: HostGpus | None,
         attention: AttentionBackend | None,
     ) -> Evidence:
-        """Return the evidence, with facts from other sources."""
         return Evidence(
             engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
             config=sample.cache_config_info or {}, max_model_len=max_model_len,

@@ -26,7 +26,7 @@ from vllm_watch.signals.records import TargetSignals
 BEFORE_SECONDS = 120.0
 
 FROZEN_ENGINES_MAX = 4
-"""A whole server's incident keeps charts of 4.3 KB each."""
+"""An incident of a whole server keeps charts of up to this many engines, 4.3 KB each."""
 
 
 @dataclass(slots=True)

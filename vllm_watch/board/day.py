@@ -1,4 +1,7 @@
-"""Hold a target's worst state in each of CELLS spans. A span is healthy only if it was for half of its time."""
+"""Hold a target's worst state in each of CELLS spans.
+
+A span is healthy only if the target was healthy for half of it.
+"""
 
 from array import array
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Hold open incidents, recently ended ones, and counts."""
+"""Hold open incidents, recently ended ones, and the number opened of each kind."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
-RESOLVED_MAX = 200  # some hours of a bad day
+RESOLVED_MAX = 200  # enough for some hours of a bad day
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class TargetIncidents:
 
 
 class Incidents:
-    """The last RESOLVED_MAX ended incidents are kept."""
+    """The open incidents of all targets, and the last RESOLVED_MAX that ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}

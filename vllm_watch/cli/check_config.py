@@ -163,7 +163,6 @@ def _in_words(file: Path, config: Config) -> str:
 
 
 def _schedules(config: Config) -> str:
-    """Return zone, next restart and next permitting window per target."""
     lines, now_t = [], time.time()
     for target in config.targets:
         restart = config.restart_for(target)
@@ -182,7 +181,6 @@ def _schedules(config: Config) -> str:
 
 
 def _opens(due_t: float, restart: RestartSettings) -> str:
-    """Return the first permitted window's opening, if later."""
     allowed = tuple(map(windows.parse, restart.windows))
     opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
     if opens_t is None:

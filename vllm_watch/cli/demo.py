@@ -52,7 +52,6 @@ class Demo:
         await self._live.stop()
 
     def engine(self, name: str) -> SimulatedVllm:
-        """Return a target's server, advanced to now."""
         self._live.advance()
         return self._live.scene[name]
 

@@ -1,4 +1,7 @@
-"""Read HTTP bodies to their end, within a size limit. `tests/test_one_way_to_read.py` finds other reads."""
+"""Read HTTP bodies to their end, within a size limit.
+
+`tests/test_one_way_to_read.py` fails if a body is read elsewhere.
+"""
 
 import asyncio
 import os
@@ -25,7 +28,10 @@ class TooLongError(aiohttp.ClientPayloadError):
 
 
 async def body(message: Message, bytes_max: int) -> bytes:
-    """The caller limits the time. Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
+    """Return the body; the caller limits the time.
+
+    Raises TooLongError; aiohttp.ClientError, TimeoutError or OSError if it is incomplete.
+    """
     whole = bytearray()
     async for piece in message.content.iter_any():
         whole += piece
@@ -49,7 +55,10 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
 
 
 async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream as they come, without a truncated last one. Raises TooLongError for a longer line."""
+    """Yield the lines of a stream as they arrive, without a truncated last one.
+
+    Raises TooLongError if a line exceeds `bytes_max`.
+    """
     rest = b""
     async for piece in message.content.iter_any():
         *whole, rest = (rest + piece).split(b"\n")
@@ -60,7 +69,7 @@ async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]
 
 
 def why_none(error: Exception, timeout_seconds: float) -> str:
-    """Return why a server did not answer, for a sentence."""
+    """Return why a server did not answer, as part of a sentence."""
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_seconds:g} s"
     number = getattr(error, "errno", None)

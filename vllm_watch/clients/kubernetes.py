@@ -22,13 +22,13 @@ from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
-"""The API server answers in milliseconds, and callers retry."""
+"""Time limit of a call: the API server answers in milliseconds, and callers retry."""
 
 CONNECT_SECONDS = 5.0
-"""This is shorter than a call's limit, so that a call that timed out was sent."""
+"""Shorter than CALL_SECONDS: a call that used up its whole time was connected, and may have been executed."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""A pod or a Lease takes some KB; the pod list of a large namespace one or two MiB."""
+"""Largest response: a pod takes some KB, and the pod list of a large namespace one or two MiB."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -38,7 +38,7 @@ _FILE_BYTES_MAX = 1 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
-"""Return False to stop the watch."""
+"""Handles one event, and returns False to stop the watch."""
 
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the part, such as its metadata; empty if missing or not an object."""
+    """Return a field such as `metadata`; empty if it is missing or not an object."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -85,7 +85,7 @@ class Access:
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the access of a pod's own service account. Raises KubernetesError if there is none."""
+    """Return the API server's address and this pod's service account. Raises KubernetesError if there is none."""
     folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
@@ -124,11 +124,11 @@ class Api:
     async def post(
         self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
     ) -> Answer:
-        """Return 409 if the name exists."""
+        """Create an object; the answer's status is 409 if the name exists."""
         return await self._call("POST", path, document, query=query)
 
     async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Return 409 if metadata.resourceVersion is not the newest."""
+        """Replace an object; the answer's status is 409 if metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
     async def patch(self, path: str, document: Any) -> Answer:
@@ -137,10 +137,10 @@ class Api:
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Pass each event to `take` until it returns False or the server ends the stream; then the answer is empty.
+        """Pass each event to `take` until it returns False or the server ends the stream, and return an empty answer.
 
-        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the stream
-        breaks off.
+        The connection may last CALL_SECONDS longer than the requested `seconds`. Raises KubernetesError also if the
+        stream breaks off.
         """
         headers, secure = await asyncio.to_thread(self._credentials)
         timeout = aiohttp.ClientTimeout(

@@ -17,7 +17,7 @@ SURE = 14.0
 """Log odds against chance, one in a million: a busy engine has that many windows in a year."""
 
 LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""Answers and time needed before the past can be compared with."""
+"""Answers, and seconds, needed before the past serves as a reference."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
 """The past fades so slowly that changes within minutes do not become usual."""
@@ -121,7 +121,10 @@ class Answers:
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        """Short answers may be intended (classification wants one token), unless they replace as many others."""
+        """Return a severity or None.
+
+        Short answers may be intended (classification wants one token), unless they replace as many others.
+        """
         usual, is_now = (
             _count(cause, self._past) / self._seconds,
             _count(cause, now) / self._strange_s,

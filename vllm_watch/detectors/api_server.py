@@ -15,26 +15,27 @@ from vllm_watch.signals.throughput import Mean
 CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
-"""Users leave after about ten seconds (Nielsen, 1993)."""
+"""A longer mean latency fires: users leave after about ten seconds (Nielsen, 1993)."""
 
 USUAL_FACTOR = 2.0
-"""Page only if the usual time grew by this factor: a captioning job spends seconds on images all day."""
+"""Page only at this multiple of the usual latency: a captioning job spends seconds on images all day."""
 
 HOLD_SECONDS = 180.0
-"""A one-minute burst takes a minute to drain, and its requests another to finish."""
+"""The latency must last this long: a one-minute burst takes a minute to drain, and its requests another to finish."""
 
 BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
 BLOCK_REQUESTS = 10.0
 """A block needs this many requests, so that one huge prompt does not dominate the mean."""
 
 MEDIA_MIN = 0.1
-"""Images, audio or video per request; fewer do not explain a long mean."""
+"""Images, audio or video clips per request; fewer do not explain a long mean latency."""
 
 PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual time is a mean over hours, and known after ten minutes."""
+"""The usual latency is averaged over hours, and is known after ten minutes."""
 
 CPU_BOUND_CORES = 0.8
-"""Python runs on one core; a server that uses less waits for an engine that accepts no requests."""
+"""Python uses one core at most. A slow API server that uses less than this waits for an engine that accepts no
+requests."""
 
 
 class _Totals(NamedTuple):
@@ -89,7 +90,7 @@ class ApiServer:
     def _judge(
         self, at_s: float, seconds: float, grown: _Totals, cores: float | None, reading: Reading
     ) -> Verdict:
-        # The wait for the next step, before a request enters the engine, does not count.
+        # Subtract the wait for the engine's next step, before which a request cannot enter.
         outside_s = (grown.outside_s / grown.requests) - seconds / max(grown.steps, 1.0)
         media = grown.media / grown.requests
         firing = self._verdict.state == FIRING

@@ -129,7 +129,7 @@ class HostDetector(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """Its memory survives a restart of the watcher."""
+    """A detector with memory that survives a restart of the watcher."""
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         """Return plain values."""
@@ -143,7 +143,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Inherits(Protocol):
-    """Learns from another server of its group."""
+    """A detector that learns from another server of its group."""
 
     def inherit(self, state: stored.Stored) -> None:
-        """Adopt only habits that make it more patient. Raises one of stored.DAMAGE."""
+        """Adopt only habits that make the detector more patient. Raises one of stored.DAMAGE."""

@@ -1,6 +1,7 @@
 """Decides when a slow engine pages, and when a restart is advised.
 
-That needs more proof than a ticket, because counters do not show adapters, grammars or images, and step times wander.
+Both need more proof than a ticket: adapters, grammars and images slow steps down but are not counted, and step times
+wander.
 """
 
 from collections import deque
@@ -23,16 +24,16 @@ LASTING_LOG_RATIO = log(1.12)
 """Steps this much longer for LASTING_MINUTES deserve a ticket, even if no single block is odd."""
 
 LASTING_MINUTES = 20
-"""Minutes of work at familiar loads, each of them slower than usual."""
+"""A lasting loss takes this many minutes of work at familiar loads, each slower than usual."""
 
 LASTING_DEVIATIONS = 2.5
-"""Their mean must also exceed this many deviations of one minute."""
+"""The mean of these minutes must also exceed this many standard deviations of a single minute."""
 
 KNOWN_MINUTES = 30.0
-"""Minutes of work needed to know that deviation."""
+"""Minutes of work needed to know this standard deviation."""
 
 _MINUTE_SECONDS = 60.0
-"""Requests come and go within a minute of work, but a lasting loss outlives many."""
+"""Step times are averaged over this much work: requests come and go within it, but a lasting loss does not."""
 
 _PAGE = rule(PAGE, OWN_PAST)
 

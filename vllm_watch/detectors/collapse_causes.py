@@ -140,7 +140,7 @@ class Starvation:
     unexplained: float | None  # share of the cache beyond the usual
     rise_seconds: float | None
     awaiting: float = 0.0
-    awaited: float = 0.0  # upper bound of their share of the cache
+    awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     unheld: float | None  # share of the cache that no request holds
     unheld_rise_seconds: float | None
     unheld_surely: bool  # for longer than a prompt takes

@@ -32,10 +32,10 @@ CAUSE_HOLD_SECONDS = 20.0
 """Another cause must hold this long to replace the first: among few requests, one long one seems like many."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
-"""A shortage due to its requests pages when the queue exceeds twice (its first length + 5)."""
+"""A shortage that the requests cause themselves pages when the queue exceeds twice (its first length + 5)."""
 
 PASSES_SECONDS = 120.0
-"""Long prompts page only after this time: computing one takes 10 to 60 s."""
+"""A shortage due to long prompts pages only after this time: computing one takes 10 to 60 s."""
 
 
 class EngineJudge:

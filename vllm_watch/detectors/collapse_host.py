@@ -19,13 +19,14 @@ THROTTLED_SHARE_MIN = 0.05
 """Share of CPU periods that were throttled: the start of a prefill may exhaust one now and then."""
 
 OUTLIVED_SECONDS = 20.0
-"""Long steps without the neighbour for this time have another cause: smoothed waits fade in five blocks."""
+"""Steps that stay long for this time after the neighbour left have another cause: smoothed waits fade in five
+blocks."""
 
 _WAIT = "cpu_wait_ratio"
 
 
 class Outlived:
-    """Finds slowness that outlives its neighbour."""
+    """Finds slow steps that outlast the neighbour that caused them."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -55,7 +56,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 
 
 def in_short(cause: Cause) -> str:
-    """Return the addition to the summary."""
+    """Return the clause that the summary gets."""
     waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
     return "; most of that it waits for a CPU of its host" if waits else ""
 

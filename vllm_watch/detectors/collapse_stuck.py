@@ -10,13 +10,14 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals.blocks import Block
 
 STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""Stuck requests, and their share beyond the usual; polls read the gauges more often in long steps."""
+"""Minimum of stuck requests, and of their share beyond the usual one. It is not 0, because polls read the gauges more
+often in long steps."""
 
 USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
 """The usual share is the median of the last hour's minutes."""
 
 MINUTES = 10
-"""Consecutive minutes: no healthy request waits as long for a token, or computes a prompt."""
+"""Requests must be stuck for this long: no healthy request waits as long for a token, or computes a prompt."""
 
 TOKENS_MAX = 1.1
 """More tokens per request and step mean speculative decoding, which is not judged because its yield varies."""
@@ -31,7 +32,7 @@ class Stuck:
     def __init__(self) -> None:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
         self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
-        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of the rest
+        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of stuck requests
         self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)  # excess share, running
 
     def add(self, block: Block) -> None:

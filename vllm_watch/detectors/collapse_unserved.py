@@ -1,4 +1,4 @@
-"""Finds an engine that crawls, or leaves all clients unserved, without a known past."""
+"""Finds an engine that crawls, or serves none of its clients, without knowledge of its past."""
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
@@ -6,17 +6,18 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.support.durations import in_words
 
 CRAWL_STEP_SECONDS = 1.0
-"""A step for few tokens reads the weights once. GPUs read all memory in 20 to 60 ms, GPUs with shared host memory in
-0.5 s."""
+"""A step for few tokens that takes longer is a crawl: it reads the weights once. GPUs read all memory in 20 to 60 ms,
+GPUs with shared host memory in 0.5 s."""
 
 CRAWL_TOKENS_MAX = 16.0
-"""So few tokens cost nothing compared with reading the weights."""
+"""Up to this many tokens cost nothing compared with reading the weights."""
 
 CRAWL_SECONDS = 60.0
-"""Seconds of work, all of it this slow."""
+"""The engine must crawl for this much work, without a break."""
 
 LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Aborts, and time without a finish: some clients hang up by chance, but not all of them for minutes."""
+"""No client is served if this many abort, and none finishes, for this long: some hang up by chance, but not all of them
+for minutes."""
 
 
 class Unserved:
@@ -26,7 +27,7 @@ class Unserved:
         self._crawled_s = self._step_seconds = 0.0
         self._tokens = 0.0
         self._done: float | None = None
-        self._aborted = self._at_s = 0.0  # at the last finish
+        self._aborted = self._at_s = 0.0  # count and time at the last finish
         self._last, self._last_s = 0.0, 0.0
         self.left: Evidence | None = None
 

@@ -17,14 +17,15 @@ STATE_VERSION = 1
 """Format of the stored state."""
 
 AWAY_SECONDS_MAX = 600.0
-"""Updates and restarts of the watcher take less; later, a server may have been stopped, moved or scaled to zero."""
+"""Longest absence of the watcher after which the state still holds: updates and restarts take less. Later, the server
+may have been stopped, moved or scaled to zero."""
 
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
-"""Longest absence that is learnt: a week covers a weekend."""
+"""Longest absence of a server that is learnt as usual: a week covers a weekend."""
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
-"""Older lives and silences are little evidence of today's server."""
+"""Number of lives and silences kept; older ones are weak evidence about today's server."""
 
 OF_ADDRESS = ("earlier",)
 """State that holds only for the server's address."""
@@ -34,7 +35,7 @@ _FLAGS = ("busy", "crashed", "looping")
 
 
 def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values."""
+    """Return the detector's variables as plain values."""
     run = of["_run"]
     return {
         "version": STATE_VERSION,
@@ -52,7 +53,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
-    """Return the variables. Raises one of stored.DAMAGE."""
+    """Return the detector's variables by name. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
     variables["_earlier"] = Earlier.restored(state.get("earlier"))
     demand = Demand.restored(stored.mapping(state["demand"]))
@@ -69,12 +70,15 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
     if run is None:
-        demand.known = False  # if it is gone, it went unobserved
+        demand.known = False  # if the server ended, its last demand was not seen
     return variables | followed
 
 
 def learnt(state: stored.Stored) -> dict[str, Any]:
-    """Return the variables that hold for a day, and for a group. Raises one of stored.DAMAGE."""
+    """Return the variables that also hold after a long absence, and for other servers of the group.
+
+    Raises one of stored.DAMAGE.
+    """
     stored.version(state, STATE_VERSION)
     loading = Loading()
     loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)

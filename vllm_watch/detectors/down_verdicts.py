@@ -23,7 +23,7 @@ def unknown(summary: str) -> Verdict:
 
 
 def never_up(waited_s: float, said: str) -> Verdict:
-    """Judge a server that has always refused."""
+    """Judge a server that has refused connections since the first poll."""
     if waited_s < START_SECONDS:
         why = "vLLM refuses connections until its weights are loaded"
         return unknown(f"refused for {waited_s:.0f} s; {why}")
@@ -38,7 +38,7 @@ def never_up(waited_s: float, said: str) -> Verdict:
 
 
 def up_in_a_loop(up_s: float) -> Verdict:
-    """Judge a server that serves as before each crash."""
+    """Judge a server in a crash loop that is up at this poll."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -50,7 +50,7 @@ def up_in_a_loop(up_s: float) -> Verdict:
 
 
 def alive_after_all(failed_looks: int) -> Verdict:
-    """Judge a server that generates tokens after it was called dead."""
+    """Judge a server that was reported dead, but generates tokens."""
     return Verdict(
         state=FIRING,
         kind=KIND,
@@ -76,7 +76,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """Judge a server with a dead engine core. `needs_hands`: a restart does not cure the GPU."""
+    """Judge a server with a dead engine core. `needs_hands`: a GPU fault that a restart does not cure."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

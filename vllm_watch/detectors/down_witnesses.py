@@ -1,4 +1,4 @@
-"""Classifies a server's silence."""
+"""Classifies a server's silence, and turns observations into evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +10,26 @@ from vllm_watch.signals.loading import Loading
 from vllm_watch.support.counts import requests
 
 _GATEWAY = frozenset((502, 503, 504))
-"""A proxy's status for a missing server. vLLM itself returns 503 on every path while it scales elastically, and 500 for
-a failed /metrics."""
+"""Statuses of a proxy without its server. vLLM itself returns 503 on every path while it scales elastically, and 500
+for a failed /metrics."""
 
 SCALING_SECONDS = 600.0
-"""vLLM drains requests for two minutes before it scales (`drain_timeout`), then moves ranks in seconds to minutes.
-After a failure it returns 503 forever."""
+"""Longest elastic scaling: vLLM drains requests for two minutes (`drain_timeout`), then moves ranks in seconds to
+minutes. If that fails, it returns 503 forever."""
 
 SIGN_SECONDS = 60.0
 """A failed health check at most this long ago belongs to the silence."""
 
 BUSY_WAITING = 300.0
 BUSY_FDS = 500.0
-"""Waiting requests, or open connections, that make one event loop answer late, also for /metrics."""
+"""With this many waiting requests, or open connections, the one event loop also answers /metrics late."""
 
 SLOW_ANSWER_SECONDS = 0.5
-"""An idle API server answers /metrics within 30 ms."""
+"""An API server that takes longer is busy; an idle one answers /metrics within 30 ms."""
 
 ACCEPTED_LOOKS_MIN = 2
-"""A single accepted connection without a response, before or among failures to connect, may be a route that breaks."""
+"""A hang takes this many accepted connections without a response. A single one, among failures to connect, may be due
+to a failing route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # accepted without a response
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -40,15 +41,15 @@ class Run:
 
     began_s: float
     looks: int = 0
-    mute: int = 0  # last in a row without a response
+    mute: int = 0  # polls in a row without a response, until now
     refused: int = 0
     mute_s: float = 0.0
-    silent: int = 0  # with an accepted connection
+    silent: int = 0  # those with an accepted connection
     held: int = 0
     said: str = ""
-    told_to_end: bool = False  # its process outlived its port
+    told_to_end: bool = False  # asked to stop: its process outlived its port
     unused: bool = False
-    reached_again: bool = False  # it began without a route
+    reached_again: bool = False  # at first, its host was not reachable
 
     def hear(self, call: Call, at_s: float) -> bool:
         if self._is_reached_again(call):
@@ -138,7 +139,7 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
-    """Describe a crash. `at_work`: requests came until it went."""
+    """Describe a crash. `at_work`: requests arrived until the end."""
     if not demand.known:
         return "its port refuses connections; it was not scraped for a while before"
     text = f"its port refuses connections; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
@@ -188,7 +189,7 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 
 def lasting(name: str, value: float, said: str) -> Evidence:
-    """Return a call's result and its duration."""
+    """Return a call's repeated result as evidence, with its duration."""
     what, colon, why = said.partition(": ")
     text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
     return seconds(name, value, 0.0, text)

@@ -28,7 +28,7 @@ _RESTART_CURES = ("hang", "admission_deadlock", "idle_wedged")
 
 NEEDS = Needs(
     must=(
-        # Finished requests do not prove work: a long answer takes minutes.
+        # Finished requests do not suffice, because a long answer takes minutes.
         Need(("steps", "generated"), "a hang and work look alike"),
         Need(("running",), "stalled work is not seen"),
     ),
@@ -47,7 +47,7 @@ STATE_VERSION = 3
 """Format of the stored state."""
 
 PAUSES_USUAL = 3
-"""A pause is usual if this many recent ones were as long."""
+"""A pause is usual if this many recent pauses were as long."""
 
 NOTICE_FACTOR = 1.5
 """A pause this many times longer than usual is suspicious."""
@@ -59,19 +59,20 @@ PAGE_SECONDS = 15.0
 """A shorter hang is a ticket: stops of 9 to 14 s end by themselves and cost users less than a page costs."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
-"""Needed when connections are the only sign of demand: idle proxies open a few spare ones."""
+"""Minimum of new connections if they are the only sign of demand: idle proxies open a few spare ones."""
 
 FINISHES_MISSED_MIN = 10.0
-"""Missed finishes, at the usual rate, that chance explains once in 20,000 (e^-10)."""
+"""Minimum of missed finishes: requests that should have finished at the usual rate. Chance explains this many once in
+20,000 (e^-10)."""
 
 FDS_SHARE_MISSED_MIN = 0.5
-"""Minimum of new connections per missed finish: it shows that requests still arrived."""
+"""Minimum of new connections per missed finish, as proof that requests still arrived."""
 
 FDS_RISES_MISSED_MIN = 2
-"""Minimum rises of connections: requests arrived one after the other."""
+"""The number of connections must have risen this often, as proof that requests arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Minimum rises without a finish rate: an idle pool opens its connections at once."""
+"""Replaces FDS_RISES_MISSED_MIN if too few finishes are missed: an idle pool opens all its connections at once."""
 
 
 _WHAT = {
@@ -94,7 +95,7 @@ class Detector:
         # model → habits of an earlier run or another server
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
-        """Engine → whether it is suspected, if it needs a one-token request."""
+        """Engines that need a one-token request; True if the engine is suspected to hang."""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view)
@@ -110,7 +111,7 @@ class Detector:
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
                 self._cores[cpu.engine] = cpu.core
-        # Connections belong to the server: they are evidence for an engine only if none moves.
+        # Connections are counted per server, so they are evidence only if none of its engines makes progress.
         alone = not any(moved)
         verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
@@ -199,7 +200,7 @@ class Detector:
             finding = self._unseen(view, engine, progress)
             if finding is None and not steps and view.around.waited_for:
                 finding = self._waited_for(view, progress)
-            # Clients gave up one after the other, which is doubtful until a canary fails too.
+            # Clients that left one after the other suggest a hang, which a failed canary must confirm.
             if finding is None and engine.unserved >= max(
                 FDS_GROWN_MIN, 2.0 * engine.unserved_idle
             ):
@@ -281,7 +282,7 @@ class Detector:
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
-        # Clients arrive at the usual rate and none finishes: this is certain at once.
+        # Requests arrive at the usual rate and none finishes: this is certain without a longer wait.
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram
 
 WINDOW_SECONDS = 30.0
-"""After hours without errors, errors fill half of this window within a quarter of a minute."""
+"""Failures are counted over this time: the first errors after hours fill half of it within 15 s."""
 
 ENDS_MIN = 10.0
 """Minimum ended requests in the window."""

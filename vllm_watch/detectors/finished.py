@@ -15,7 +15,7 @@ LATE_REQUESTS_MIN = 3.0
 """Fewer late finishers suffice, because all of them began after the change."""
 
 LATE_LIVES = 2.0
-"""After this many usual times in the engine, the requests from before have left."""
+"""After this many usual request durations, the requests from before the change have left."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
 """Bounds of that time: preemptions and longer steps delay requests."""

@@ -32,38 +32,39 @@ NEEDS = Needs(
 )  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
-"""The stored queue is used if the watcher was away no longer."""
+"""The stored queue is used only if the watcher was away for no longer than this."""
 
 RATE_SECONDS = 60.0
 USUAL_SECONDS = 3600.0
 """Averaging times of the recent and the usual rate of finishes: a minute's rate is uncertain after an idle time."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue counts as lasting if, after the first time, it needs the second to drain at its pace."""
+"""A shrinking queue counts as lasting if it has stood for STANDS_SECONDS and, at its pace, takes SHRINKS_SECONDS to
+drain."""
 
 DRAIN_SHARE = 0.3
-"""The incident ends when draining takes only this share of the delay."""
+"""The incident ends when a new request would wait only this share of `delay_seconds`."""
 
 
 DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
-"""Requests are stuck if, for this time, at least this many and this multiple of the usual number are deferred: a
-grammar compiles in seconds, and vLLM's clients give up within two minutes."""
+"""Deferred requests are stuck if, for DEFERRED_SECONDS, there are at least DEFERRED_MIN of them and DEFERRED_TIMES the
+usual number: a grammar compiles in seconds, and vLLM's clients give up within two minutes."""
 
 DEFERRED_KNOWN_SECONDS = 600.0
 """Time to learn the usual number of deferred requests."""
 
 PAUSED_SECONDS = 600.0
-"""Weight updates take minutes (stall_settings.operation_seconds)."""
+"""A longer pause is a fault: weight updates take minutes (stall_settings.operation_seconds)."""
 
 
 class Settings(BaseModel):
-    """When a queue is too long."""
+    """Criteria of a queue that is too long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
-    """Wait of a new request: well beyond the ten seconds after which users leave (Nielsen, 1993), and beyond the effect
-    of bursts on a sufficient engine."""
+    """A queue is too long if a new request would wait for this time: well beyond the ten seconds after which users
+    leave (Nielsen, 1993), and beyond bursts on an engine with enough capacity."""
 
     hold_seconds: float = Field(default=20.0, gt=0)
     """The queue must last this long without shrinking: a burst ends before an operator could act."""

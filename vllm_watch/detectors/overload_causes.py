@@ -27,7 +27,7 @@ class Queue:
     step_tokens_peak: float
     deferred: float | None
     awaiting: float = 0.0
-    awaited: float = 0.0  # upper bound of their share of the cache
+    awaited: float = 0.0  # upper bound of the cache share of requests that wait for KV
     cache_ratio: float | None = None  # cache size ÷ the previous process's
     length_ratio: float | None = None  # finished ÷ usual
 

@@ -12,7 +12,8 @@ from vllm_watch.signals.progress import Progress
 from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
-"""Pauses that ended by themselves: the longest show its endurance, the others its habits."""
+"""Pauses kept that ended by themselves: the longest show which pauses an engine survives, the others which are
+usual."""
 
 PAUSE_SECONDS_MIN = 2.0
 """Shorter pauses are steps."""

@@ -104,7 +104,6 @@ class Facts:
                 self.known[pattern.name] = value
 
     def complete(self) -> dict[str, Value]:
-        """Return the facts and those derived from them."""
         known = dict(self.known)
         blocks = known.get("num_gpu_blocks")
         if "kv_cache_tokens" not in known and isinstance(blocks, int) and blocks:

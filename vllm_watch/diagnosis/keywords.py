@@ -22,7 +22,6 @@ class Interest:
     marks: list[str] = field(default_factory=list)
 
     def add(self, other: "Interest") -> None:
-        """Add the missing entries."""
         self.rules += [each for each in other.rules if each not in self.rules]
         self.facts += [each for each in other.facts if each not in self.facts]
         self.marks += [each for each in other.marks if each not in self.marks]

@@ -43,7 +43,6 @@ class Life:
 
     @property
     def every(self) -> list[Finding]:
-        """All findings."""
         return [each for found in self.findings.values() for each in found]
 
     @property

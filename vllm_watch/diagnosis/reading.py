@@ -49,7 +49,6 @@ class LogReader:
         return self._refused is not None
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
         if not self._begun:
             piece, self._rest = self._rest + piece, b""
             if len(piece) < _MAGIC_BYTES:

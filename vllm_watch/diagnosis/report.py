@@ -46,7 +46,6 @@ class Diagnosis:
 
     @property
     def failed(self) -> bool:
-        """True if it names a failure."""
         return self.failure not in NO_FAILURE
 
     @property

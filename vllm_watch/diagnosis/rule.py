@@ -62,7 +62,6 @@ class When:
     serving: bool | None = None
 
     def holds(self, evidence: Evidence) -> bool:
-        """Return True if all of it was read."""
         return (
             (self.says is None or self.says.search(evidence.message) is not None)
             and (self.lacks is None or self.lacks.search(evidence.log) is None)
@@ -74,7 +73,6 @@ class When:
 
     @property
     def empty(self) -> bool:
-        """True if it holds for every log."""
         return self == When()
 
 

@@ -109,12 +109,10 @@ class Scanner:
 
     @property
     def reports(self) -> Reports:
-        """Return the state of the throughput reports."""
         after = 0 if self.statistics is None else self.lines - self.statistics[0]
         return Reports(self.statistics, self.idle_reports, self.idle_from, self.report_lines, after)
 
     def feed(self, line: bytes) -> None:
-        """Take the next line."""
         self.lines += 1
         self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
         if b"throughput:" in line:
@@ -143,14 +141,12 @@ class Scanner:
             kept.add(shape)
 
     def _whose(self, line: bytes, interest: Interest | None) -> None:
-        """Detect lines of vLLM and of the kernel."""
         if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
             text = lines.clean(line)
             self.of_vllm = _OF_VLLM.search(text) is not None
             self.of_kernel = self.of_kernel or _OF_KERNEL.search(text) is not None
 
     def _forget(self) -> None:
-        """Drop all shapes if there are too many."""
         if len(self._dull) + len(self._known) > SHAPES_MAX:
             for each in (self._dull, self._known, self._told, self._calm, self._sites):
                 each.clear()
@@ -218,7 +214,6 @@ class Scanner:
             self._unknown(text, said_at)
 
     def _unknown(self, text: str, said_at: int) -> None:
-        """Keep an error that no rule knows."""
         at = _EXCEPTION.search(text)
         known = at is not None and not _PROSE.search(text, 0, at.start())
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
@@ -272,6 +267,5 @@ class Scanner:
 
 
 def _process(text: str) -> str:
-    """Return the prefix that names the process which wrote this line."""
     found = _PROCESS.search(text)
     return "" if found is None else found[0]

@@ -155,7 +155,6 @@ def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
 
 
 def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    """Return fixes from the log's numbers, then those whose condition holds."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     general = (
         each.fix

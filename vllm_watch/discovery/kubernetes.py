@@ -1,6 +1,7 @@
-"""Watch the pods that match a label selector, as targets.
+"""Find targets: the pods that match a label selector.
 
-A pod being deleted is not a target: its end is planned. A pod that is not ready is one. Runbook: docs/kubernetes.md.
+A pod that is not ready is a target too. A pod being deleted is not, because its end is planned. Runbook:
+docs/kubernetes.md.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from vllm_watch.settings.target import TargetConfig, slug
 _log = structlog.get_logger()
 
 FIRST_SECONDS = 5.0
-"""The daemon waits this long for the first list, to start with its targets."""
+"""At start, the daemon waits up to this long for the first list of pods."""
 
 _GROUP_CHARACTERS_MAX = 253
 _PEERS_MAX = 32
-"""Each poll of a decode checks all its prefill servers; with more, none is checked."""
+"""Each poll of a decode server checks its prefill servers; if there are more than this, none is checked."""
 
 
 class KubernetesTargets:
@@ -37,7 +38,7 @@ class KubernetesTargets:
     ) -> None:  # fmt: skip
         """`news` is called when `read` may return something new."""
         self.settings = settings
-        self.problems: dict[str, str] = {}  # by place, of the last `read`
+        self.problems: dict[str, str] = {}  # namespace or annotations → error in the last `read`
         self.changed = True  # since the last `read`
         self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
@@ -61,10 +62,13 @@ class KubernetesTargets:
         return Api(in_cluster(self._environ), self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
-        """The first call waits for the first list. `qualified`: prefix names and groups with the namespace."""
+        """Return the targets; the first call waits for the first list.
+
+        `qualified`: prefix names and groups with the namespace.
+        """
         self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
-            # Without it every node would watch all pods of the cluster.
+            # Without a node name, the watcher of each node would watch all pods of the cluster.
             cause = f"the environment has no {self.settings.node_name[1:]}"
             self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
             return []
@@ -120,7 +124,7 @@ class KubernetesTargets:
         return found
 
     def _name(self, pods: list[Pod], *, qualified: bool) -> None:
-        """A name stays with its pod while others come and go."""
+        """Give new pods a name; a known pod keeps its own."""
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
         owned, taken = set(own.values()), {*self._names.values(), WATCHER}
@@ -134,7 +138,6 @@ class KubernetesTargets:
             taken.add(name)
 
     def _target(self, pod: Pod, peers: list[str], *, qualified: bool) -> TargetConfig:
-        """Raises ValidationError."""
         given, settings = pod.annotations, self.settings
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         group = _in(pod, pod.group, "/", qualified=qualified)

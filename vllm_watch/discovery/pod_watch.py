@@ -13,13 +13,13 @@ from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, part
 from vllm_watch.discovery.pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0
-"""A silently dead connection is noticed at most one call later."""
+"""Duration of one watch: a silently dead connection is noticed when it ends."""
 
 PODS_MAX = 2000
 """This is several times the capacity of one process. Each pod takes less than a KB."""
 
 PAGE_PODS = 100
-"""A pod with all its fields takes some 20 KB, of 4 MiB."""
+"""Pods per page of the list: one takes some 20 KB, and a response is limited to 4 MiB."""
 
 PAGES_MAX = 100
 """A list that the server never ends is cut at 10,000 pods."""

@@ -14,10 +14,10 @@ from vllm_watch.settings.target import slug
 
 PREFIX = "vllm-watch/"
 IGNORED = frozenset(("restart-attempt",))
-"""A rollout by the hook sets it on each pod."""
+"""Annotations of pods that the Kubernetes hook sets itself, in a rollout."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-"""A ReplicaSet's name is its Deployment's (Argo: Rollout's) and this label's hash."""
+"""A ReplicaSet has the name of its Deployment (or Argo Rollout), followed by the hash in one of these labels."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
@@ -25,21 +25,21 @@ _ROLES = {
     "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
     "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
 }  # fmt: skip
-"""These are the role labels and their scopes of llm-d, NVIDIA Dynamo and LeaderWorkerSet's DisaggregatedSet, whose
-slices do not exchange KV with each other."""
+"""Role label → the labels that must agree for two pods to exchange KV: in llm-d, NVIDIA Dynamo, and LeaderWorkerSet's
+DisaggregatedSet (not between its slices)."""
 
 PREFILL, DECODE = "prefill", "decode"
 _MODEL, _RELEASE = "model", "helm-release-name"
 _MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
-"""The production-stack's router gets each role's models by name (`llama-prefill`, `prefill`)."""
+"""In vLLM's production-stack, the pod's model label ends with its role (`llama-prefill`, `prefill`)."""
 
 _WORKER, _TOGETHER = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "leaderworkerset.sigs.k8s.io/group-key",
 )
 _RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
-"""With these flags a server has only some data-parallel ranks: llm-d's wide expert parallelism is a LeaderWorkerSet
-of these. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+"""With one of these flags, a server runs only some data-parallel ranks: llm-d's wide expert parallelism is a
+LeaderWorkerSet of such servers. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
 
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -52,7 +52,8 @@ def _port(text: str) -> str | None:
 def _path(text: str) -> str | None:
     parts = text.rstrip("/").split("/")
     wanted = re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text) and not {".", ".."} & set(parts)
-    return text if wanted and "v1" not in parts[-1:] else None  # /v1 is the OpenAI API's
+    # A URL with /v1 is the OpenAI API's, not the server's.
+    return text if wanted and "v1" not in parts[-1:] else None
 
 
 def _scheme(text: str) -> str | None:
@@ -66,7 +67,7 @@ def _group(text: str) -> str | None:
 ANNOTATIONS: Mapping[str, Callable[[str], str | None]] = {
     "port": _port, "path": _path, "scheme": _scheme, "name": lambda text: slug(text) or None, "group": _group,
 }  # fmt: skip
-"""Known annotations with their parsers; None: invalid value."""
+"""Known annotations with their parsers, which return None for an invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +85,14 @@ class Pod:
     pairs_in: tuple[str, ...] = ()  # prefill and decode with the same value exchange KV
     gang: str = ""  # shared by ranks that step together
     annotations: Mapping[str, str]
-    invalid: tuple[str, ...] = ()  # messages about the others
+    invalid: tuple[str, ...] = ()  # messages about invalid annotations
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod | None:
-    """Return None if there is nothing to watch now. Raises KeyError, TypeError, AttributeError or ValueError for an invalid pod."""
+    """Return the pod, or None if it has no server to watch now.
+
+    Raises KeyError, TypeError, AttributeError or ValueError if it is malformed.
+    """
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
     address = status.get("podIP")

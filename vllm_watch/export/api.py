@@ -193,7 +193,6 @@ def _no_target(name: str) -> web.Response:
 
 
 def _number(text: str, most: float) -> float | None:
-    """Return a number in (0, `most`], else None."""
     try:
         number = float(text)
     except ValueError:

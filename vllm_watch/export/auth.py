@@ -87,7 +87,6 @@ class Auth:
         return found
 
     def _count(self, caller: str, path: str) -> bool:
-        """Return True above the limit."""
         now_s = time.monotonic()
         recent = [t for t in self._failures.pop(caller, ()) if now_s - t < FAILURES_SECONDS]
         self._failures[caller] = [*recent, now_s][-FAILURES_MAX - 1 :]

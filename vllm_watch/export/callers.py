@@ -111,6 +111,5 @@ def _is_address(host: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the name or address of a HOST:PORT, else None."""
     found = _HOST.fullmatch(host.lower())
     return found[1] if found and int(found[2] or 0) <= PORT_MAX else None

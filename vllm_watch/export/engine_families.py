@@ -31,7 +31,6 @@ def _latency(attribute: str, what: str, lacks: str) -> Family:
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
-    """Split by one label."""
     return Family(
         name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
         help=help_, absent=absent, series=by_label(attribute),

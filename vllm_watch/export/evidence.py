@@ -32,7 +32,6 @@ class Evidence:
         self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
-        """Return the files by name."""
         parts = {
             "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
             "target.json": _once(self._status.target(target) or "null"),

@@ -35,7 +35,6 @@ class Guarded:
         return self._auth.exists
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Log actor, source, request and result."""
         source = request.remote or "unknown"
         actor = self._actor(request)
         if not isinstance(actor, str):

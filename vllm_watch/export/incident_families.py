@@ -16,7 +16,6 @@ def _open(entry: TargetEntry) -> Series:
 
 
 def _opened(entry: TargetEntry) -> Series:
-    """Return the oldest per combination of labels."""
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
         labels = _labels_of(each)

@@ -78,14 +78,12 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note a complete head."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note its response's end."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1

@@ -99,7 +99,6 @@ def _now(entry: TargetEntry) -> str:
 
 
 def _name(number: int, entry: TargetEntry) -> str:
-    """Hide a name derived from its address."""
     name, url = entry.target.name, urlsplit(entry.target.url)
     host = re.sub(r"[^a-z0-9]+", "-", (url.hostname or "").lower())
     made = bool(host) and host in name.lower().replace(".", "-") and str(url.port or "") in name

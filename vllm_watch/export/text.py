@@ -178,7 +178,6 @@ def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
 def _form(
     name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
 ) -> str:
-    """With a placeholder for scope labels."""
     return "".join(
         f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
     )

@@ -67,7 +67,6 @@ class Followed:
         self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
-        """Apply the current verdict."""
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS

@@ -239,7 +239,6 @@ _STATE = (
 
 
 def _shared(state: stored.Stored) -> dict[str, Any]:
-    """Return the fields that both forms share. Raises one of stored.DAMAGE."""
     evidence = {} if state.get("evidence") is None else state["evidence"]
     return {name: stored.text(state[name]) for name in _TEXTS} | {
         "engine": stored.text_or_none(state["engine"]),

@@ -11,7 +11,7 @@ from vllm_watch.incidents.way import NEXT_RULE, RULE
 from vllm_watch.support.durations import in_words
 
 LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
-"""How later changes of a verdict begin (`Step.changes`)."""
+"""The texts in `Step.changes` begin with these if the severity was changed after the detector."""
 
 _WAITS = "the server that it waits for has the trouble"
 _WARNING_BY_CAUSE: Mapping[str, str] = {
@@ -41,7 +41,7 @@ _CRITICAL: Mapping[str, str] = {
 
 
 def of_severity(incident: Incident) -> str:
-    """Return why it is critical or a warning, and the reason if people are not notified again."""
+    """Return why the incident is critical or a warning and, if people are not notified again, the reason for that."""
     if not incident.open:
         return "It is over."
     if incident.recovering:
@@ -53,7 +53,7 @@ def of_severity(incident: Incident) -> str:
 
 
 def on_card(incident: Incident) -> str:
-    """Return the reason that a card shows; "" if it is over or critical by its kind alone, which the summary says."""
+    """Return the reason to show on a card; "" if the incident is over, or critical by its kind alone."""
     known = notifies(incident) and not _decided_by(incident)
     return "" if not incident.open or incident.recovering or known else of_severity(incident)
 
@@ -65,7 +65,7 @@ def notifies(incident: Incident) -> bool:
 
 
 def of_restart(incident: Incident, story: str) -> str:
-    """Return whether a restart helps. `story`: the sentence of its kind and cause while it is active."""
+    """Return whether a restart helps. `story`: the sentence for this kind and cause while an incident is active."""
     if not incident.open:
         return "It is over: no restart is needed."
     if incident.recovering:
@@ -100,7 +100,7 @@ def _critical(incident: Incident) -> str:
 
 
 def _decided_by(incident: Incident) -> str:
-    """Return the later change or the rule that made it critical; "" if its kind did."""
+    """Return the rule, or the change after the detector, that made it critical; "" if its kind alone did."""
     changes = incident.way[-1].changes if incident.way else ()
     raised = [each.removeprefix(RAISED) for each in changes if each.startswith(RAISED)]
     return (

@@ -48,7 +48,8 @@ AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Causes of slow steps that are kept for a while: heat goes before the delay has left the averages."""
+"""Causes of slow steps that are kept for a while after they end: a GPU cools down before the delay has left the
+averages."""
 
 EXPLAINED_SECONDS = 300.0
 """Such a cause is dropped after the engine was slow this long without it."""

@@ -1,4 +1,4 @@
-"""The history of an incident: each change with its rule and evidence. Pure."""
+"""The way (history) of an incident: each change with its rule and evidence. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ RULE, NEXT_RULE = "rule", "next_rule"
 """Evidence names: the rule that fired, and the next one with its missing condition."""
 
 STEPS_MAX = 24
-"""About 20 KB per incident, for open ones and the last 200 that ended."""
+"""Steps kept: about 20 KB for each open incident, and for each of the last 200 that ended."""
 
 EVIDENCE_MAX, TEXT_MAX = 3, 400
 
@@ -22,7 +22,7 @@ _CHANGED_BY = {
     "missed_by": "raised to critical, because others wait for it",
     "restart": "critical without advice, because our own restart did not bring it back",
 }
-"""Evidence that was added after the detector."""
+"""Name of evidence that was added after the detector → the change that it caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Step:
     next_rule: str = ""
     evidence: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()  # made after the detector
+    changes: tuple[str, ...] = ()  # made after the detector's verdict
 
 
 def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step, ...]:
-    """Return the way with the incident's current form as the last step."""
+    """Return the incident's way, with its current state as a new last step."""
     every = (*one.evidence_for, *one.evidence_against)
     named = {each.name: each.text[:TEXT_MAX] for each in every if each.name in (RULE, NEXT_RULE)}
     after = [f"{why}: {each.text[:TEXT_MAX]}" for each in one.evidence_for if (why := _CHANGED_BY.get(each.name))]  # fmt: skip

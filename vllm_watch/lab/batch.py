@@ -116,7 +116,6 @@ class Batch:
         return request.started_cached_tokens + request.external_tokens
 
     def begin_decoding(self, request: Request) -> None:
-        """Move a request from prefill to decoding."""
         kv = self.kv
         left = request.output_tokens - request.generated_tokens
         request.kv_start_tokens = request.prefill_target_tokens

@@ -107,7 +107,6 @@ class Engine:
         self._end(request)
 
     def forget_prefixes(self) -> None:
-        """Empty the prefix cache, as a wake-up does."""
         self.batch.computed_before = self.ledger.prompt_tokens
 
     def begin_ledger(
@@ -257,7 +256,6 @@ class Engine:
         return True
 
     def _end_prefill_step(self, end_t: float) -> None:
-        """Complete the prefill step: count its tokens and start decoding of finished prompts."""
         decoding, seconds = self._prefill_step
         batch, ledger, tokens = self.batch, self.ledger, 0
         self._prefill_end_t = None

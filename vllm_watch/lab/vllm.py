@@ -89,7 +89,6 @@ class SimulatedVllm:
 
     @property
     def serving(self) -> bool:
-        """Return True if its port accepts connections."""
         return bool(self.engines)
 
     @property

@@ -1,4 +1,4 @@
-"""Make alerts of the board's content."""
+"""Derive alerts from the board."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +13,10 @@ from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
-"""After this many intervals without a scrape, the watcher itself has failed."""
+"""If a target is not scraped for this many intervals, the watcher itself has failed."""
 
 FORGOTTEN_SECONDS = 600.0
-"""An incident still unknown this long after the start is over: targets are found within two minutes."""
+"""An incident that is not on the board this long after the start is over: targets are found within two minutes."""
 
 _QUIET = frozenset(("starting", "sleeping", "down"))
 """States without metrics that are normal or have their own incident."""
@@ -27,7 +27,7 @@ _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused
 
 
 class BoardAlerts:
-    """Makes alerts; `silenced` takes an incident's id."""
+    """Derives alerts. `silenced` returns True for the id of a silenced incident."""
 
     def __init__(
         self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
@@ -38,7 +38,7 @@ class BoardAlerts:
         self._began_t = time.time()
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
-        """Return all current alerts. Notifiers know `lasting` ones as open."""
+        """Return all current alerts. `lasting`: those last reported as open."""
         now_t, board = time.time(), self._board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
@@ -48,7 +48,7 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
-                # It was notified before, and has not doubled since.
+                # People were notified of an earlier occurrence, and the trouble has not doubled since.
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),

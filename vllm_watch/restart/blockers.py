@@ -1,4 +1,7 @@
-"""Ask Prometheus for queries and alerts that block a restart. One that is not answered blocks too. Source: kured's alert gate."""
+"""Ask Prometheus whether a query or an alert blocks a restart.
+
+Without an answer, it does. Source: kured's alert gate.
+"""
 
 import asyncio
 import json
@@ -81,7 +84,7 @@ async def _get(
     if document["status"] != "success":
         raise ValueError("does not answer with success")
     if document.get("warnings"):
-        # Thanos and similar: a store did not answer, and may hold a blocking series.
+        # A warning, as from Thanos: a store did not answer, and may hold a series that blocks.
         raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data

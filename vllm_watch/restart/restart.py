@@ -3,9 +3,10 @@
     intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard again ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
-The disk is always ahead of the action: after a crash, `intent` means not called, and `calling` means maybe called, so
-never again. A scrape after the drain must find the process decided on. After the call a disk error ends nothing
-(pending_writes.py). Ranks of a gang wait for each other at start, so their hooks are called together.
+Each state is on disk before the action. After a crash, `intent` means that no hook was called; `calling` means that one
+may have been, so it is never called again. A scrape after the drain must still find the process to be restarted. After
+the call, a disk error does not end the attempt (pending_writes.py). Ranks of a gang wait for each other at start, so
+their hooks are called together.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from vllm_watch.support.printable import printable
 _log = structlog.get_logger()
 
 RETRIES_MAX = 2
-"""Retries of a call that did nothing: a supervisor may be busy for seconds."""
+"""A call that had no effect is retried this often: a supervisor may be busy for seconds."""
 
 RETRY_SECONDS = 5.0
 
@@ -49,7 +50,7 @@ EVIDENCE_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.5
 
 SCRAPE_WAIT_SECONDS = 60.0
-"""Longest wait for a scrape during verification. Without one, only time is judged."""
+"""Longest wait for a scrape during verification. Then only the elapsed time is judged."""
 
 BLIND_SECONDS = 1.0
 
@@ -63,7 +64,7 @@ Recheck = Callable[[], Awaitable[str | None]]
 """Asks the guard and the lock again; returns a refusal or None."""
 
 Changed = Callable[[], str | None]
-"""Returns a change since the decision, by a reload or the requester, or None."""
+"""Returns a text if a reload or the requester has changed something since the decision, else None."""
 
 
 def unchanged() -> str | None:
@@ -93,7 +94,7 @@ class Restart:
         self._not_restarted = ""
 
     async def intend(self) -> None:
-        """Write the intent. Raises JournalError: then nothing may be done."""
+        """Write the intent. If it raises JournalError, nothing may be done."""
         await self._journal.write(self.attempt)
         self._show("the intent is in the journal")
 
@@ -124,7 +125,7 @@ class Restart:
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
             against = against or await self._write_call(lock)
-            # Writing takes time, and the machine may have been suspended.
+            # Check again: the write took time, and the machine may have been suspended.
             against = against or self._stopping() or self._changed_since(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
@@ -160,7 +161,7 @@ class Restart:
                 await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
-        """End the attempt: as uncertain if a hook was called."""
+        """End the attempt: as uncertain if a hook was called, else as cancelled."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
@@ -221,7 +222,7 @@ class Restart:
         against = changed()
         if against is not None:
             return against
-        # For an incident, the guard already checks that the last scrape found it, even a failed one.
+        # If an incident is the trigger, the guard checks that the last scrape, even a failed one, found it.
         silence_counts = self.attempt.trigger != "incident"
         for name, before in befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
@@ -308,7 +309,7 @@ class Restart:
             ).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
-                    # Without scrapes, only the time in which this watcher ran counts.
+                    # Without a scrape, count only the time in which this watcher ran.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
@@ -336,7 +337,7 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """Change state. A disk error is only logged, and the state held in memory."""
+        """Change the state. After a disk error, which is only logged, it is held in memory."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

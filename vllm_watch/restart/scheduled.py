@@ -1,4 +1,4 @@
-"""Due times across our own restarts: a missed one is reported, and made up for or skipped."""
+"""Remembers due times across restarts of the watcher: a missed one is reported, and made up for or skipped."""
 
 import contextlib
 from collections.abc import Iterable
@@ -33,7 +33,10 @@ class Scheduled:
     def since_t(
         self, target: str, schedule: ScheduleSettings, attempts: Iterable[Attempt], now_t: float
     ) -> float:
-        """Return the Unix time after which times count. One that still waited when the watcher ended counts again."""
+        """Return the Unix time after which due times count.
+
+        If its request still waited when the watcher ended, a due time counts again.
+        """
         last_t = self._controls.scheduled_t(target, schedule.name)
         if last_t is None or last_t > now_t:
             return now_t

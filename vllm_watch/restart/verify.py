@@ -172,6 +172,5 @@ class Verification:
 
 
 def _ratio(signals: TargetSignals) -> float | None:
-    """Return the worst engine's throughput relative to fresh."""
     ratios = (engine.throughput_ratio for engine in signals.engines.values())
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -208,7 +208,6 @@ class DiscoverySettings(Sections):
 
     @property
     def any(self) -> bool:
-        """Return True if any discovery is configured."""
         return bool(self.host or self.file_sd or self.kubernetes)
 
 

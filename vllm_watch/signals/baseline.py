@@ -1,4 +1,4 @@
-"""Compares an engine with its fresh state, block by block; nothing is learnt while in doubt."""
+"""Compares an engine with itself when fresh, block by block. While a slowdown is suspected, nothing is learnt."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -26,17 +26,17 @@ SLOW_TOLERANCE = 0.18
 """Log ratio of step time that is always tolerated (1.2 times), because request mixes differ."""
 
 SLOW_DEVIATIONS = 2.0
-"""Standard deviations at this load that are tolerated in addition."""
+"""In addition, this many standard deviations at the current load are tolerated."""
 
 SLOW_ALARM_SECONDS = 7.0
-"""Least time to an alarm; long prefills and host hiccups last a second or two."""
+"""A slowdown must last at least this long for an alarm; long prefills and host hiccups last a second or two."""
 
 UNHURRIED = 0.5
-"""Weight of evidence while no request waits."""
+"""Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
-"""Less throughput while requests wait is a loss: saturation swings by 20 to 30 % around its mean on a real engine (a
-peak, then 70 to 80 % of it)."""
+"""If requests wait, throughput below this share of the usual is a loss. At saturation, a real engine's throughput
+swings by 20 to 30 % (a peak, then 70 to 80 % of it)."""
 
 STARVED_DEVIATION = 0.08
 """Scatter of the smoothed log throughput ratio at saturation."""
@@ -45,32 +45,32 @@ STARVED_RUNNING = 0.7
 """An engine starves if fewer than this share of the usual requests run at equal KV usage."""
 
 STARVED_USAGE_MIN = 0.7
-"""Below this usage requests do not wait for the cache (one huge request may wait for a third of it)."""
+"""At a lower KV usage, requests do not wait for the cache (one huge request may wait for a third of it)."""
 
 STARVED_ALARM_SECONDS = 7.0
-"""Least time to an alarm, as for slow steps."""
+"""A starved engine causes an alarm after at least this long, as slow steps do."""
 
 DRAIN_SECONDS = 40.0
-"""Time to clear an alarm; admissions come in waves while pages are held."""
+"""An alarm clears after at least this long: while pages are held, requests are admitted in waves."""
 
 DOUBT = 0.3
 """CUSUM level from which nothing is learnt."""
 
 DRIFT = 0.1
-"""From this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
-minutes and must not become normal."""
+"""Above this smoothed log ratio of step time nothing is learnt: a creeping slowdown stays below the other limits for
+minutes, and must not become normal."""
 
 DRIFT_BLOCKS = 8.0
-"""Blocks of smoothing for DRIFT."""
+"""Number of blocks over which that ratio is smoothed."""
 
 EXCURSION_BLOCKS_MAX = 240
-"""Blocks kept until an excursion heals: 20 minutes at 5 s."""
+"""Blocks of a slowdown kept until it ends by itself: 20 minutes at 5 s."""
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm survives a shorter restart of the watcher: its incident cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
-"""Level after a longer absence of the watcher: nothing is learnt, and no alarm holds, until new blocks decide."""
+"""Highest CUSUM level after a longer absence: no alarm holds, but nothing is learnt until new blocks decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Comparison:
     throughput_ratio: float | None
     running_expected: float | None
     familiar: bool
-    sure: bool  # slow, but not for lack of pages
+    sure: bool  # slow, and not because KV pages are lacking
     slow: bool
     slow_now: bool
     starved: bool
@@ -230,7 +230,10 @@ class Baseline:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:
-        """Return log ratio, expected step time, tolerance, and if the load is familiar. The fit is a guess at a new load."""
+        """Return log ratio, expected step time, tolerance, and True if the load is familiar.
+
+        Otherwise the fit is a guess.
+        """
         if block.step_seconds is None or block.tokens_per_step is None:
             return None, None, None, False
         load = block.tokens_per_step, block.kv_usage or 0.0
@@ -287,7 +290,7 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Return True if requests may wait, and so few never used this many pages."""
+        """Return True if requests may wait although far fewer run than usual at this KV usage."""
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
         if expected is None or none_waits:

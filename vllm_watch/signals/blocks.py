@@ -18,7 +18,7 @@ BLOCK_SECONDS_MAX = 8.0
 """A block ends at this time with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
-"""Without these a load seems lighter."""
+"""Without these series, a load seems lighter than it is."""
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
@@ -55,7 +55,7 @@ class Block:
     prompts: float | None = None
     first_token_seconds: float | None = None  # sum
     kv_usage_end: float | None = None
-    tokens_in_flight: float | None = None  # from an unknown zero
+    tokens_in_flight: float | None = None  # up to an unknown constant
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
     long_prompts: bool = False  # chunks are counted in another block

@@ -14,7 +14,7 @@ from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
-"""From this growth the KV cache is filling; single requests move its usage by as much."""
+"""Minimum growth of KV usage for a cache that is filling; single requests move it by as much."""
 
 SKEW_SECONDS = 60.0
 """Tolerance between clocks: unsynchronized hosts drift by seconds a day."""
@@ -106,7 +106,7 @@ class EngineTracker:
         return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
-        """Return True if a replica behind the same address answered: its counters are older than the last poll."""
+        """Return True if another replica behind this address answered: another process that is older than the last poll."""
         born = (sample.created_time, sample.process_start_time)
         known = (before.created_time, before.process_start_time)
         return born != known and any(
@@ -185,7 +185,7 @@ class EngineTracker:
         return None if grown is None else grown[0] / grown[1]
 
     def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
-        """Return growth of `part` ÷ `whole`, else V0's gauge (-1: disabled)."""
+        """Return the growth of `part` ÷ that of `whole`; without these counters, vLLM V0's gauge (-1: disabled)."""
         a, b = self._window.counter(part), self._window.counter(whole)
         if a is not None and b is not None:
             return a[0] / b[0] if b[0] > 0 else None

@@ -1,4 +1,4 @@
-"""Compares the users' experience with the worst healthy minutes."""
+"""Compares the users' latencies and waits with the worst minutes of the healthy engine."""
 
 from math import exp
 from typing import Any
@@ -14,7 +14,7 @@ USUAL = 3
 """A minute is usual if this many were as bad."""
 
 MINUTE_SECONDS = 60.0
-"""Waiting users remember minutes."""
+"""The worst minutes are kept, because waiting users remember minutes."""
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of the current experience: a few answers."""

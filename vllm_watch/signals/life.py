@@ -13,7 +13,7 @@ UNTOLD_SECONDS = 600.0
 """Without a start time, growing counters identify a process for this long: later, a new one could have caught up."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-"""These are measured at each start."""
+"""Labels that vLLM measures at each start, so that they may change."""
 
 UNKNOWN_SERVER = ServerSample()
 

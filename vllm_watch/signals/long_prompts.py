@@ -4,10 +4,10 @@ LONG_TOKENS = 16_384.0
 """A prompt that is larger than a step (--max-num-batched-tokens) is computed in chunks."""
 
 DONE_SHARE = 0.25
-"""A prompt is done if this share is left: other requests free pages meanwhile."""
+"""A prompt is done if at most this share of its tokens is uncounted: other requests free pages meanwhile."""
 
 LONGEST_SECONDS = 300.0
-"""After this time the rest is leaked pages, or preemptions."""
+"""A prompt takes no longer: after this time, uncounted tokens are due to leaks or preemptions."""
 
 
 class LongPrompts:

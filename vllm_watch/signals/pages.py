@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     at_s: float
     usage: float
-    tokens: float  # in flight, from an unknown zero
+    tokens: float  # in flight, up to an unknown constant
     well: bool
 
 

@@ -1,4 +1,7 @@
-"""Keeps Xid errors until every target has seen them, and those that need a reset until the GPU is unused."""
+"""Repeats Xid errors, which NVML reports once, until every target has seen them.
+
+Those that need a reset are repeated until the GPU is unused.
+"""
 
 from dataclasses import replace
 
@@ -6,13 +9,13 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals import xid
 
 STANDS_SECONDS = 60.0
-"""Longer than any interval, so that each target sees the code."""
+"""A code is repeated for longer than any scrape interval, so that each target sees it."""
 
 STANDS_SECONDS_MAX = 86_400.0
-"""Limit if a reset cannot be seen, because processes are hidden."""
+"""Limit for a code that needs a reset: hidden processes may also hide that the GPU is unused."""
 
 CODES_MAX = 64
-"""A broken GPU may report any number of codes."""
+"""Limit per GPU: a broken one may report any number of codes."""
 
 
 class RecentXids:

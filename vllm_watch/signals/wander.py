@@ -90,12 +90,10 @@ class Wander:
 
     @property
     def a_minute(self) -> float:
-        """Standard deviation of the change per minute."""
         return sqrt(self._square)
 
     @property
     def stray(self) -> float:
-        """Standard deviation of a minute's level."""
         return sqrt(self._level_square)
 
     @property

@@ -23,7 +23,7 @@ from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.support import threads
 
 THREADS_MAX = 512
-"""Per engine, shared evenly by its processes: a core has some hundreds of threads. Reading one costs 7 µs."""
+"""Threads read per engine, shared evenly by its processes: an engine core has some hundreds. Reading one takes 7 µs."""
 
 PROCESSES_MAX = 64
 """An engine has a core and its workers; the largest hosts have 16 GPUs."""
@@ -32,7 +32,7 @@ SEARCH_SECONDS = 60.0
 """A missing engine is searched for, and a known one verified, at this interval."""
 
 LOST_SECONDS = 5.0
-"""If an engine's processes ended, a supervisor may have restarted it by then."""
+"""After an engine's processes end, they are searched for again this soon, because a supervisor may restart it."""
 
 READ_SECONDS_MAX = 1.0
 """A poll takes milliseconds; the result of a longer one is dropped."""
@@ -48,7 +48,7 @@ _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(slots=True)
 class _Process:
-    """The open folder in /proc cannot be confused with a successor that has the same PID."""
+    """One process, by its open folder in /proc, which cannot be confused with that of a successor with the same PID."""
 
     pid: int
     name: str

@@ -10,10 +10,11 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from vllm_watch import __version__
 
 URL_CHARS_MAX = 2048
-"""Proxies take 8 kB, an engine's URL has under a hundred, and a redirect may name any."""
+"""Longest URL. An engine's has under a hundred characters and proxies accept 8 kB, but a redirect may contain any
+length."""
 
 PLACES_MAX = 4096
-"""Two parsed URLs (1 kB each, 10 kB at worst) per scrape of 1,000 targets, and spare."""
+"""Parsed URLs kept (1 kB each, 10 kB at worst): two for each of 1,000 targets, and spare ones."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -45,7 +46,7 @@ class Place(NamedTuple):
 
 @lru_cache(PLACES_MAX)
 def place(url: str) -> Place:
-    """Raises ValueError if the URL is invalid."""
+    """Parse a URL. Raises ValueError if it is invalid."""
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
@@ -68,7 +69,10 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Header names must be in their usual case. Raises ValueError for an unsafe header."""
+    """Return the bytes of a request.
+
+    Header names must be in their usual case. Raises ValueError for an unsafe header.
+    """
     all_headers = {**_DEFAULTS, **headers}
     if to.authorization and "Authorization" not in all_headers:
         all_headers["Authorization"] = to.authorization

@@ -1,7 +1,7 @@
 """Share reusable connections, addresses and TLS contexts between HTTP calls.
 
-Servers close idle connections (uvicorn after 5 s), so a GET is retried once if a reused one was closed before any byte of the
-response. Other methods always use a new connection.
+Servers close idle connections (uvicorn after 5 s), so a GET is retried once if a reused connection was closed before
+any byte of the response. Other methods always use a new connection.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from vllm_watch.sources.http_trust import Trust
 from vllm_watch.support import descriptors
 
 IDLE_SECONDS = 75.0
-"""The server of a connection that is idle for longer is no longer polled."""
+"""A connection that is idle for longer is closed: its server is no longer polled."""
 
 KEPT_SECONDS = 5.0
-"""Reusing an older connection would pin us to one process of a server while others may hang."""
+"""A connection is reused only for this long: later it would pin us to one process of a server while others may hang."""
 
 HEAD_START_SECONDS = 0.25
-"""RFC 8305, 8: the next address is tried in parallel after this time."""
+"""After this time, the host's next address is tried in parallel (RFC 8305, section 8)."""
 
 ROOM_BYTES = 256 << 10
-"""This is more than a usual /metrics, so one turn of the loop suffices."""
+"""Size of the receive buffer: more than a usual /metrics, so one turn of the event loop suffices."""
 
 _CLOSE_TURNS = (
     4  # turns of the loop: an aborted connection ends in the next one, with TLS two later
@@ -39,7 +39,7 @@ _CLOSE_TURNS = (
 
 
 class Bounds(NamedTuple):
-    """`seconds` lasts until the last byte."""
+    """Limits of one call; `seconds` lasts until the last byte."""
 
     connect_seconds: float
     seconds: float
@@ -63,7 +63,7 @@ class _Seat:
 
 
 class Session:
-    """If `connections_max` are open, a call replaces an idle connection, or waits."""
+    """Makes HTTP calls. If `connections_max` are open, a call replaces an idle connection, or waits."""
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
@@ -116,7 +116,7 @@ class Session:
         seat = await self._seat(bounds.seconds)
         if seat is None:
             return Reply(own_trouble.OUTCOME, own_trouble.NO_PLACE)
-        # The wait for a permit was ours, so the server gets its full time.
+        # Our own wait for a permit does not count against the server's time.
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         made = await self._connected(to, bounds.connect_seconds, wanted, seat)
@@ -199,7 +199,7 @@ class Session:
             return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
-        # Loading certificates is our time: the server's starts now.
+        # Loading certificates does not count against the server's time.
         read_s = loop.time() - began_s
         connect_by_s = began_s + read_s + seconds
         due_s = min(connect_by_s, wanted.deadline_s)
@@ -249,7 +249,7 @@ class Session:
 
 def _not_connected(step: str, error: Exception) -> Reply:
     cause, number = str(error), getattr(error, "errno", None)
-    # Several addresses that failed differently are one error with all their texts.
+    # If several addresses failed differently, one error has all their texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", cause)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
         return Reply("refused", "connection refused: nothing listens on its port")
@@ -262,6 +262,6 @@ def _not_connected(step: str, error: Exception) -> Reply:
         return Reply("tls", f"{cause} ({error.remedy})")
     if isinstance(error, ssl.SSLError | ValueError):
         return Reply("tls", f"the TLS handshake failed: {cause}")
-    if step == "handshake":  # also a dead server behind a load balancer
+    if step == "handshake":  # a dead server behind a load balancer fails here, too
         cause = f"it broke off in the TLS handshake {cause}".rstrip()
     return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or cause}")

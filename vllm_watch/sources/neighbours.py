@@ -1,4 +1,4 @@
-"""Find the vLLM servers of this host, confirmed over HTTP if their processes leave doubt."""
+"""Find the vLLM servers of this host by their processes; uncertain ones are confirmed over HTTP."""
 
 import asyncio
 import time
@@ -24,13 +24,16 @@ _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
 class Neighbours:
-    """Names other vLLM servers if a target refuses connections. They are searched for twice a minute at most."""
+    """Adds this host's other vLLM servers to the error of a target that refuses connections.
+
+    It searches at most twice a minute.
+    """
 
     def __init__(self, listing: ProcessListing, procfs: Path) -> None:
         self._listing, self._procfs = listing, procfs
         self._due_s = float("-inf")
         self._seen: list[HostServer] | None = None
-        self._answered: set[str] = set()  # URLs of local targets, until they refuse
+        self._answered: set[str] = set()  # URLs of local targets that answered last time
 
     def answered(self, url: str) -> None:
         self._answered.add(url)
@@ -38,7 +41,8 @@ class Neighbours:
     async def explain(self, call: Call, url: str) -> Call:
         """Add the other servers found here to the call's error, unless the target's own process is visible.
 
-        The error stays as it is, too, if servers answer whose processes are not visible (a container without the host's PIDs).
+        The error is also unchanged if no process of a server is visible although a local target answered: then the
+        watcher runs in a container without the host's PIDs.
         """
         self._answered.discard(url)
         now_s = time.monotonic()
@@ -60,7 +64,7 @@ class Neighbours:
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer] | None:
-    """Return the running servers, or None if the processes could not be read in time. Uncertain ones are asked unless `known`."""
+    """Return the running servers whose URL is not in `known`, or None if the processes could not be read in time."""
     found = await _search(listing, procfs)
     if found is None:
         return None
@@ -96,7 +100,7 @@ async def _confirm(server: HostServer, session: Session) -> HostServer | None:
 
 
 def shown(server: HostServer) -> str:
-    """Return model and address for a sentence."""
+    """Return the server's model and address as part of a sentence."""
     parts = urlsplit(server.url)
     host = "" if parts.hostname == "127.0.0.1" else parts.hostname
     return f"{server.model} at {host}:{parts.port}".removeprefix(" at ")

@@ -1,7 +1,7 @@
 """Read Xid errors: the driver's reports of failures of a GPU, its memory, a link or a program on it.
 
-Each poll takes the events that NVML has queued, without waiting. Earlier ones are only in the kernel's log.
-Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
+Each poll takes the events that NVML has queued, without waiting. Errors from before the subscription are only in the
+kernel's log. Source: NVML API reference, event handling; https://docs.nvidia.com/deploy/xid-errors/.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.sources.nvml_device import Ask
 
 _XID_EVENT = 0x8  # nvmlEventTypeXidCriticalError
-# A failing GPU can repeat an Xid for every program on it.
+# A bound, because a failing GPU can repeat an Xid for every program on it.
 EVENTS_PER_POLL_MAX = 100
 
 
@@ -20,7 +20,7 @@ class XidEvents:
     """Subscribes to the GPUs of one NVML session."""
 
     def __init__(self, nvml: ModuleType, ask: Ask, handles: dict[str, Any]) -> None:
-        """`handles`: UUID → handle. GPUs without events are left out: their Xids stay unknown."""
+        """`handles`: UUID → handle. The Xids of GPUs that do not support events stay unknown."""
         self._nvml = nvml
         self._ask = ask
         self._uuids: dict[int | None, str] = {}
@@ -39,7 +39,7 @@ class XidEvents:
             try:
                 event = self._ask("nvmlEventSetWait_v2", self._events, 0)
             except self._nvml.NVMLError_GpuIsLost:
-                break  # reading that GPU reports it
+                break  # its next reading reports the loss
             if event is None:
                 break  # timed out: the queue is empty
             uuid = self._uuids.get(_address(event.device))

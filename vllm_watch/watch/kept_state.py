@@ -103,7 +103,10 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
 
 
 def restored_loading(state: stored.Stored, away_s: float) -> Loading:
-    """Return the durations of its starts; if recent, also its last loading state. May raise stored.DAMAGE."""
+    """Return the durations of the server's starts and, after a short absence, its last loading state.
+
+    May raise stored.DAMAGE.
+    """
     known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
@@ -115,7 +118,10 @@ def restored_loading(state: stored.Stored, away_s: float) -> Loading:
 def restore_detectors(
     detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
-    """Restore each detector; return errors of lost parts. State about an address is dropped if `address` is another."""
+    """Restore each detector; return errors of lost parts.
+
+    State that holds only for the server's address is dropped if `address` differs.
+    """
     left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
     for slug, detector in detectors.items():
@@ -129,7 +135,7 @@ def restore_detectors(
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
-    """Seed each detector from another server of its group; return errors of lost parts."""
+    """Give each detector the habits of another server of its group; return errors of lost parts."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):

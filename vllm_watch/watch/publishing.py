@@ -1,4 +1,7 @@
-"""Publish each scrape once: to disk, recorder and board, then to the listeners. The fleet is the last to change an incident."""
+"""Publish each scrape once: to disk, recorder and board, then to the listeners.
+
+The fleet stage (incidents/fleet.py) is the last to change an incident.
+"""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -85,7 +88,7 @@ class Publisher:
             self.notify(self._memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
-        """Show new targets with their restored incidents, as the fleet sees them."""
+        """Show new targets with their restored incidents, as the fleet stage links them."""
         now_t = time.time()
         changes = self._fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)

@@ -74,7 +74,6 @@ class Hook:
         return KubernetesTarget(self._settings, self._tools, call)
 
     async def _plan(self, target: KubernetesTarget) -> str:
-        """Return the plan after a dry run. Raises HookError and KubernetesError."""
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
             answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)

@@ -15,7 +15,7 @@ REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 
 
 class KubernetesTarget:
-    """The target of one call. Objects are read again each time."""
+    """The target of one call. Its objects are read from the API server each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
@@ -29,7 +29,10 @@ class KubernetesTarget:
             raise HookError(cause, "set hooks.kubernetes: namespace, or the target's")
 
     async def pod(self, *, alone: bool = False) -> Mapping[str, Any]:
-        """Return the pod if it may be restarted; if `alone`, a controller must replace it. Raises HookError and KubernetesError."""
+        """Return the pod if it may be restarted.
+
+        `alone`: without its workload, so a controller must replace it. Raises HookError and KubernetesError.
+        """
         call = self.call
         if not call.pod:
             remedy = "find it by discovery, or set pod and namespace of the target"
@@ -53,7 +56,10 @@ class KubernetesTarget:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        """Return the patch that starts a rollout; None if this attempt started it. Raises HookError and KubernetesError."""
+        """Return the patch that starts a rollout; None if this attempt has already started one.
+
+        Raises HookError and KubernetesError.
+        """
         name, kind = self._settings.workload, objects.kind_of(self._settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = judged(found, objects.rollout, kind, found, self.call.attempt_id)
@@ -75,7 +81,7 @@ class KubernetesTarget:
 
 
 def judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
-    """Return the judgement. Raises HookError for a malformed object, which is not touched then."""
+    """Return the result of `judge`. Raises HookError if the object is malformed."""
     try:
         return judge(*arguments)
     except (KeyError, TypeError, AttributeError, ValueError):

@@ -1,7 +1,8 @@
 """Find the supervisor that restarts a server after it ends with status 0, as vLLM does when its engine dies.
 
-The server must be the main process of the unit or container: a script that keeps running hides its end.
-Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
+The server must be the main process of the unit or container. If a script started it and keeps running, the supervisor
+does not see the server end. Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod
+lifecycle.
 """
 
 import re
@@ -36,7 +37,7 @@ class Supervision:
 
 
 async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Return why the server would stay down if it ended, or None."""
+    """Return why the server might stay down if it ended, or None if a supervisor restarts it."""
     found = await finding(tools, call)
     return None if found.ok else found.text
 
@@ -56,7 +57,7 @@ async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
-    """Return the server's supervision."""
+    """Find the supervisor by the server's cgroup."""
     cgroup = server.facts.cgroup or ""
     container = _CONTAINER.search(cgroup)
     if "kubepods" in cgroup or _in_our_pod(tools):
@@ -109,7 +110,7 @@ async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> 
 
 
 def _in_our_pod(tools: base.Tools) -> bool:
-    # A container's own cgroup path may be empty. In a pod, all visible processes are the pod's.
+    # Inside a container the cgroup path may be empty. In a pod, every visible process belongs to the pod.
     tree = pid_namespace.of_tree(tools.procfs)
     return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
 

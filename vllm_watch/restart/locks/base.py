@@ -1,9 +1,9 @@
 """The contract of locks: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-A holder may begin an action for one TTL after its last write, by its own clock. Others may take its slot after three: the
-second is for a holder suspended between its last check and the action, the third for the action. So at most N act at
-once if no pause and no action exceeds a TTL. Leases of others expire by when they were last seen to change; clocks are
-never compared.
+A holder may begin an action for one TTL after its last write, by its own clock. Others may take its slot after three:
+the second is for a holder suspended between its last check and the action, the third for the action. So at most N act
+at once if no pause and no action exceeds a TTL. The lease of another holder expires when our own clock has seen no
+change for three TTLs; clocks are never compared.
 """
 
 import socket

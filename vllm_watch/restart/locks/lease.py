@@ -292,7 +292,6 @@ def _wait_seconds(tries: int, answer: Answer) -> float:
 def _document(
     found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
 ) -> dict[str, Any]:
-    """Return the object to write, with the fields of others."""
     old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
     annotation = json.dumps(record.to_json(), separators=(",", ":"))

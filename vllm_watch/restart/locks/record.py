@@ -1,9 +1,9 @@
 """The shared record of a lock, and the changes that each user may make. Pure.
 
 A writer replaces the whole latest version, so concurrent writers cannot exceed a limit. A slot is free again once this
-watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. Rests and hours compare wall clocks
-with a tolerance; if a clock is far off, they last until this watcher has seen them that long.
-Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
+watcher has seen it unchanged for three TTLs (locks/base.py) by its own clock. A rest, and the hour of the hourly limit,
+end by wall clock, with a tolerance of SKEW_SECONDS. If a clock is far off, they end once this watcher has seen them for
+their full length. Source: k8s.io/client-go/tools/leaderelection, observedRenewTime.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,15 @@ from vllm_watch.restart.locks.past import Past
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
-"""Tolerated difference of wall clocks. NTP keeps them within milliseconds, and within this in a bad minute."""
+"""Tolerated difference between wall clocks: NTP keeps it to milliseconds, at worst to this."""
 
 EXPIRY_TTLS = 3
-"""One TTL to begin an action, one for a suspension, one to end the action."""
+"""A slot without renewal expires after this many TTLs: one to begin an action, one for a suspension of its holder, one
+to end the action."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
-"""Limits of the settings; a longer record is not ours."""
+"""The largest values that settings allow; vllm-watch did not write a longer record."""
 
 
 class Now(NamedTuple):
@@ -35,7 +36,7 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A slot that is held, or rests after its release."""
+    """A slot that is held, or that stays blocked for a rest after its release."""
 
     holder: str
     attempt_id: str
@@ -47,7 +48,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """A restart in the hourly limit, until an hour after its end."""
+    """A restart that counts against the hourly limit, until an hour after its end."""
 
     attempt_id: str
     t: float  # Unix seconds by the writer's clock
@@ -55,7 +56,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The whole record."""
+    """The slots of one lock, its spent restarts and its recent attempts."""
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
@@ -68,7 +69,7 @@ class Record:
 
     @property
     def held(self) -> tuple[Slot, ...]:
-        """The slots that are not resting, also expired ones."""
+        """The slots that are not resting, including expired ones."""
         return tuple(slot for slot in self.slots if slot.rest_t is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _require(holds: bool) -> None:
 
 
 class Sightings:
-    """Since when this watcher has seen each part of the record unchanged."""
+    """Remembers since when this watcher has seen each slot and spent restart unchanged."""
 
     def __init__(self) -> None:
         self._first_s: dict[tuple[object, ...], float] = {}
@@ -120,7 +121,7 @@ class Sightings:
         self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
 
     def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
-        """Return how long it was seen unchanged; 0 if never seen."""
+        """Return for how long the part has been seen unchanged; 0 if it was never seen."""
         return now_s - self._first_s.get(_part(part), now_s)
 
 
@@ -149,7 +150,7 @@ class Change:
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
-    """Take a slot for an attempt, or report its holder. The second time renews."""
+    """Take a slot for an attempt, or report the holder if none is free. An attempt that has a slot renews it."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
     kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
@@ -159,7 +160,7 @@ def take(
     if limits.per_hour is not None and len(spent) >= limits.per_hour:
         text = f"{len(spent)} of {limits.per_hour} restarts per hour are spent by all users of the lock"
         return Change(record=None, text=text)
-    # The oldest may be dropped: no hourly limit is above the record's.
+    # Entries beyond SPENT_MAX can be dropped, because no hourly limit is higher.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
     slots = (*kept, wanted)
     past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
@@ -197,7 +198,7 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
 def give_back(
     record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
 ) -> Change:  # fmt: skip
-    """Free the slot after a rest and record the result. An unused slot does not count."""
+    """Release the slot and record the result. If it was used, it rests first; if not, the restart does not count."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:

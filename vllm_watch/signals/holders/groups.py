@@ -1,4 +1,4 @@
-"""Compares the workers of one server across GPUs: tensor-parallel ranks hold the same and work in step."""
+"""Compares the workers of one server across GPUs: tensor-parallel ranks hold equal memory and work in step."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from vllm_watch.signals.holders.words import size
 
 UNEVEN_BYTES_MIN = 2 * 2**30
 UNEVEN_SHARE_MIN = 0.1
-"""Ranks differ by some hundred MiB (rank 0 gathers the logits), but not beyond both limits."""
+"""Ranks are uneven beyond both limits. They usually differ by some hundred MiB, because rank 0 gathers the logits."""
 
 BUSY_RATIO_MIN = 0.5
-"""If the others are this busy, a rank of the same step cannot be at 0."""
+"""If the other ranks are this busy, a rank with load 0 does not compute the same step."""
 
 Member = tuple[GpuHolders, Holder]
 

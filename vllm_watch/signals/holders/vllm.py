@@ -50,7 +50,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # The answering server may be this one's, unless all have other engines, or a younger one runs.
+    # The server that answers may own this engine, unless all own others or a younger engine runs.
     if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]

@@ -41,7 +41,6 @@ class Judged:
         self.learn(events)
 
     def learn(self, events: Iterable[IncidentEvent]) -> None:
-        """Keep last states."""
         for event in events:
             if event.incident.id in self.incidents or len(self.incidents) < INCIDENTS_MAX:
                 self.incidents[event.incident.id] = event.incident
@@ -149,7 +148,6 @@ def _host_and_port(instance: str) -> tuple[str, str]:
 
 
 def _covered(spans: list[tuple[float, float]], begin_t: float, end_t: float) -> float:
-    """Return the seconds covered by spans."""
     covered, at_t = 0.0, begin_t
     for first_t, last_t in sorted(spans):
         first_t, last_t = max(first_t, at_t), min(last_t, end_t)  # noqa: PLW2901

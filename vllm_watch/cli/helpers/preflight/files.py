@@ -146,7 +146,6 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
 
 
 def _damage(path: Path) -> str | None:
-    """Return why a weight file is damaged, or None."""
     size = checkpoints.size(path)
     try:
         with regular_file.opened(path) as file:

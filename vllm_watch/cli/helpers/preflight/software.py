@@ -51,7 +51,6 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _versions(prefix: Path) -> dict[str, str]:
-    """Return versions by distribution, from pip's .dist-info folders."""
     found: dict[str, str] = {}
     for pattern in _PACKAGES:
         for folder in prefix.glob(f"{pattern}/*.dist-info"):

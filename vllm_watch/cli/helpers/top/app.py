@@ -184,7 +184,6 @@ class TopApp(App[None]):
         }  # fmt: skip
 
     def _in_place(self, width: int, height: int) -> Text:
-        """Return the keys, or the opened target."""
         row, status = self._opened_row(), self._status
         if self._helps:
             lines = top_opened.help_lines(status, width)
@@ -232,7 +231,6 @@ class TopApp(App[None]):
         return place
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, or scroll the opened view."""
         if self._helps or self._opened:
             self._scrolled = max(0, self._scrolled + rows)
             self.draw()
@@ -262,7 +260,6 @@ class TopApp(App[None]):
         self.draw()
 
     def action_leave(self) -> None:
-        """Close the opened view, or clear the filter."""
         if not self._helps and not self._opened:
             self.action_unfilter()
         elif self._helps:

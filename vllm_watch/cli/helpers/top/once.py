@@ -50,7 +50,6 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
 
 
 def _writer(width: int) -> Callable[[Text], None]:
-    """Coloured if rich and the terminal allow."""
     colours = terminal.takes_colours(sys.stdout)
     if not colours:
         return lambda line: _print(line, width)

@@ -140,7 +140,6 @@ def _gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
-    """Yield parents first, then the largest."""
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
     for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):

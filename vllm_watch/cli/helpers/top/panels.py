@@ -81,7 +81,6 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
-    """Return stale holders with remedies first."""
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted

@@ -50,7 +50,6 @@ class Row:
 
     @property
     def model(self) -> str:
-        """Return the model's name, or ""."""
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
@@ -72,7 +71,6 @@ class Curves:
     _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
 
     def rows(self, status: Status) -> list[Row]:
-        """Return rows with updated curves."""
         kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
         rows: list[Row] = []
         for target in status.targets:

@@ -93,7 +93,6 @@ class StoreStatus(BaseModel):
 
 
 def _incident(said: object) -> object:
-    """Convert to the record's fields."""
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}

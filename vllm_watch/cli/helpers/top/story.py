@@ -162,7 +162,6 @@ def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
 
 
 def _share(evidence: Evidence | None) -> str:
-    """Return the share in the text, without the number waiting."""
     return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
@@ -199,7 +198,6 @@ def _number(value: float | str | None, unit: str) -> str:
 
 
 def _written(value: float | str | None, unit: str) -> set[str]:
-    """Return its possible forms in a sentence."""
     if not isinstance(value, int | float):
         return {str(value)}
     number = value * 100 if unit == "ratio" else value
@@ -248,7 +246,6 @@ def watcher(status: Status | None, width: int) -> Text:
 
 
 def _blind(status: Status) -> Iterable[str]:
-    """Yield the most blind first."""
     blind: dict[str, list[str]] = {}
     for target in status.targets:
         for slug, sight in target.detectors.items():
