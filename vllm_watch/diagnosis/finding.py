@@ -60,6 +60,9 @@ def root(findings: list[Finding]) -> Finding | None:
         return None
     same = [each for each in findings if each.says_more_than(first)]
     best = min(same, key=lambda each: (each.rule.rank, each.number, each.at), default=first)
+    if best.line.endswith("AssertionError"):  # without a text, an error before it explains more
+        same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
+        return same[0] if same else best
     if _RAISED.search(best.line):  # a traceback shows the source line first
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
         return next(after, best)

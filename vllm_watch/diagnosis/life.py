@@ -1,5 +1,6 @@
 """One life of an engine in a log, from one start to the next."""
 
+import re
 from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
@@ -14,6 +15,10 @@ FINDINGS_PER_CLASS_MAX = 8
 EVIDENCE_CHARACTERS_MAX = 64 << 10
 """Bound for the text that conditions search."""
 
+_STARTING = re.compile(
+    r"failed to start|initialization failed|Failed core proc|error: .{0,40}argument"
+)
+
 HEALED_LINES = 30
 """Lines of throughput, one every ten seconds: a stall is over after five minutes of work."""
 
@@ -27,6 +32,7 @@ class Life:
     ready: bool = False
     serving: bool = False
     asked_to_stop: bool = False
+    begun: bool = False  # its banner was read
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     progress: tuple[int, str] | None = None  # the last line that showed a phase of the start
     captured: tuple[int, str] | None = (
@@ -50,6 +56,12 @@ class Life:
     def dead(self) -> bool:
         """True if a line reports the engine as dead."""
         return any(each.rule.rank is Rank.DEATH for each in self.every)
+
+    @property
+    def of_a_start(self) -> bool:
+        """True if some line shows that the failure was one of a start: a pasted line may be of a request."""
+        shown = self.begun or self.progress is not None
+        return shown or any(_STARTING.search(each.line) for each in self.every)
 
     @property
     def root(self) -> Finding | None:

@@ -52,7 +52,7 @@ class Diagnosis:
     @property
     def found(self) -> bool:
         """True if it shows an error, of a known class or not."""
-        return self.failed or self.failure == UNKNOWN
+        return self.failed or (self.failure == UNKNOWN and self.root_cause_line is not None)
 
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ where messa
 
 _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
-    r"|EngineCore|LLMEngine|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm)?Worker)\b[^()]{0,40}pid=\d"
+    r"|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm)?Worker)\b[^()]{0,40}pid=\d"
 )
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -196,6 +196,7 @@ class Scanner:
     def _begin(self) -> None:
         if self.life.progressed:
             self.before, self.life = self.life, Life()
+        self.life.begun = True
         self._told.clear()
         self._calm.clear()
         self._open.clear()

@@ -43,6 +43,8 @@ _BY_TRACEBACK = (
 _TRACEBACK_CONFIDENCE = 0.6
 """An exception that no rule knows, in a function that does only one thing."""
 
+_UNPROVEN = "This log does not show that the server came up."
+
 _STALLS = 3
 """One report of a worker that does not answer is normal in a start; this many are not."""
 
@@ -126,6 +128,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
     unseen = root.rule.failure == memory.OOM and phase is None  # it may have served for hours
+    unseen = unseen or not life.of_a_start
     parts = (_sentence(sentence), told.explanation, why)
     return Diagnosis(
         failure=slug,
@@ -148,7 +151,7 @@ def _sentence(text: str) -> str:
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
     """Return True if it ended the engine: while serving, start errors end only a request unless it is reported dead."""
-    if root.rule.rank is Rank.REQUEST:
+    if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving
     return not (started and failure.deterministic) or life.dead
@@ -221,22 +224,31 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:
         if scanner.of_kernel:
-            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="the kernel's log shows no GPU error and no killed process", explanation="Nothing in it explains why an engine would have ended.")  # fmt: skip
+            return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
         return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation="No line has the format of vLLM, and no known error was found.")  # fmt: skip
     if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
         return silent
-    harmless = life.lived_with or (None if ready else life.warned)
+    waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
+    harmless = life.lived_with or (None if ready or waits else life.warned)
     if harmless is not None:
         number, line = harmless
-        text = "It went on after this line." if life.lived_with else "There are only warnings."
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line is harmless", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        text = (
+            "It went on after this line."
+            if life.lived_with
+            else f"There are only warnings. {_UNPROVEN}"
+        )
+        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence="nothing failed; the line is harmless" if ready else "no error in this log, only warnings", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
     elif ready:
         text = "It came up and works."
     else:
-        text = f"Nothing is wrong so far; the start is not complete in this log. {_sentence(phases.IN_WORDS[life.phase])}"  # fmt: skip
-    return Diagnosis(failure=HEALTHY, confidence=0.9 if ready else 0.5, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        text = (
+            f"{_UNPROVEN} {_sentence(phases.IN_WORDS[life.phase])}" if life.progress else _UNPROVEN
+        )
+    if not ready:
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, facts=facts)  # fmt: skip
+    return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:

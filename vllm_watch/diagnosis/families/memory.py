@@ -41,7 +41,7 @@ RULES = (
     rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
     rule(PINNING, "pin memory", "pin_memory", "pinned memory", "pinned host memory", pattern=r"(?:Error|ERROR)\b.{0,200}(?:[Ff]ailed to (?:allocate )?pin(?:ned)?(?: host)? memory|cannot pin)"),
     rule(SWAP, "Too large swap space"),
-    rule(HOST, "Insufficient memory in", "Not enough memory on the host", pattern=r"Insufficient memory in /dev/shm|Not enough memory on the host"),
+    rule(HOST, "in /dev/shm", "Not enough memory on the host", pattern=r"Insufficient (?:memory|space) in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
     rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
@@ -54,7 +54,7 @@ RULES = (
 _HOLDERS = cure(
     "see which processes hold memory on this GPU",
     "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b"),
+    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|memory on node|CPU memory"),
 )
 _HOLDERS_ELSEWHERE = (
     cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_")),
@@ -67,7 +67,7 @@ _PAGE_CACHE = cure(
     when(facts=("unified_memory",)),
 )
 _SMALLER_STEP = cure(
-    "make steps smaller: fewer tokens at once",
+    "if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)",
     "--max-num-batched-tokens 2048",
     when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)),
 )
@@ -131,7 +131,7 @@ FAILURES = (
                 when=when(facts=("memory_is_own",)),
                 sentence="the memory left for the KV cache is smaller than one request of the full length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
-                cures=(cure("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+                cures=(cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
                 when=when(facts=("memory_of_others",)),
@@ -148,7 +148,7 @@ FAILURES = (
         why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
         cures=(
             *_LOOK,
-            cure("if no other process does, spread the model over more GPUs", "--tensor-parallel-size N", when(phases=(1,))),
+            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,))),
             cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
@@ -202,6 +202,12 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"memory on node|CPU memory utilization"),
+                sentence="less memory of this host is free than the CPU backend was configured to take",
+                why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
+                cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+            ),
+            Variant(
                 when=when(facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED + " The check at the start does not know that they can be dropped.",
@@ -235,6 +241,11 @@ FAILURES = (
         cures=_HOST_CURES,
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"Insufficient (?:memory|space) in /dev/shm"),
+                sentence="the shared memory (/dev/shm) is too small for what the workers share",
+                cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
+            ),
             Variant(
                 when=when(r"cgroup|OOMKilled|MEMCG"),
                 sentence="the container ran out of the memory that it may use, and a process of it was killed",

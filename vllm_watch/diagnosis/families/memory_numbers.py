@@ -103,10 +103,13 @@ def no_blocks(text: str, facts: Facts) -> Told:
         return told
     total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
     said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
-    if weights > total * share * OWN_RATIO:
+    room = share < UTILIZATION_MAX - 0.03
+    if "unified_memory" in facts:
+        return Told(said)
+    if weights > total * (UTILIZATION_MAX if room else share) * OWN_RATIO:
         fix = Fix("spread the model over more GPUs, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
         return Told(said, (fix,), deterministic=True)
-    if share < UTILIZATION_MAX - 0.03:
+    if room:
         return Told(said, (Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
     return Told(said)
 

@@ -32,7 +32,7 @@ RULES = (
     rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"Capturing .{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
-    rule(DRIVER, "HSA_STATUS_ERROR", "hipError", pattern=r"HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
+    rule(DRIVER, "HSA_STATUS_ERROR", "hipError", "No compatible code objects", pattern=r"No compatible code objects found|HSA_STATUS_ERROR_(?:OUT_OF_RESOURCES|INVALID_ISA|INCOMPATIBLE\w*|INVALID_CODE_OBJECT)|hipErrorNoBinaryForGpu|hipErrorInvalidImage|hipErrorNoDevice"),
     rule(DRIVER, "not compatible with the current PyTorch installation", rank=Rank.GENERAL, quiet=True),
     rule(DRIVER, "NVML", "CUDA", "nvidia", "device driver", "rror 80", "cudaGetDeviceCount", "please update your driver", pattern=r"Failed to initialize NVML|[Uu]nexpected error from cudaGetDeviceCount|NVMLError_(?:LibraryNotFound|DriverNotLoaded|LibRmVersionMismatch)|NVML Shared Library Not Found|CUDA initialization: (?:Unexpected|CUDA|The)|could not select device driver|nvidia-container-cli: .{0,80}(?:error|requirement)|detected CUDA version .{0,60}mismatches|cuda>=\S+, please update your driver|CUDA error: (?:initialization error|no CUDA-capable device|CUDA-capable device\(s\) is/are busy)|no CUDA-capable device is detected", quiet=True),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
@@ -52,8 +52,8 @@ RULES = (
     rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
     rule(COMPILE, "CalledProcessError", pattern=r"CalledProcessError: .{0,60}(?:gcc|g\+\+|clang|nvcc|ptxas|ninja|/cc)\b"),
     rule(COMPILE, "returned non-zero exit status", pattern=r"Command '\['[^']{0,200}(?:gcc|g\+\+|clang|clang\+\+|nvcc|ninja|/cc)'.{0,8000}returned non-zero exit status", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:Error|corrupt)", deterministic=False),
-    rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}: cannot open shared object file", rank=Rank.IMPORT),
+    rule(COMPILE, "torch_compile_cache", "corrupted compilation artifact", pattern=r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)", deterministic=False),
+    rule(IMPORT, "undefined symbol", "cannot open shared object file", pattern=r"undefined symbol: \w+|\.so\S{0,40}(?: \(deleted\))?: cannot open shared object file", rank=Rank.IMPORT),
     rule(IMPORT, "ModuleNotFoundError", "ImportError", "PackageNotFoundError", "No module named", pattern=r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b:? ?\S|No module named ['\w]", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
@@ -75,6 +75,7 @@ _CACHES = (
     cure("after the toolchain is right, its earlier builds lie in ~/.deep_gemm or ~/.cache/vllm/deep_gemm", None, when(seen=r"\.deep_gemm|cache/\S{0,80}deep_gemm")),
 )  # fmt: skip
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
+_NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 FAILURES = (
@@ -98,10 +99,15 @@ FAILURES = (
                 ),
             ),
             Variant(
+                when=when(r"(?i)kv.?cache"),
+                sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
+                cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache")),),
+            ),
+            Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
                 sentence="this GPU does not compute this quantization",
                 why="The kernels need a newer generation than this GPU's.",
-                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM"),),),
+                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=_NOT_CUDA)),),
             ),
             Variant(
                 when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
@@ -154,7 +160,7 @@ FAILURES = (
         sentence="the attention backend does not work on this GPU or for this model",
         why="The chosen backend is not installed, not made for this GPU, or does not know this head size or feature; the message names it.",
         cures=(
-            cure("let vLLM choose: leave out --attention-backend and VLLM_ATTENTION_BACKEND", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
+            cure("if --attention-backend or VLLM_ATTENTION_BACKEND is set, leave it out: vLLM chooses", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
             cure("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
@@ -168,7 +174,7 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|INVALID_ISA|InvalidImage|HIP error: no kernel"),
+                when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
                 sentence="the installed build of PyTorch or vLLM has no code for this GPU",
                 cures=(cure("see which GPUs PyTorch was built for", "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())'"), cure("take wheels or an image that name this GPU's architecture")),
             ),
@@ -185,11 +191,25 @@ FAILURES = (
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA"),
                 sentence="this process sees no GPU, or no driver",
+                deterministic=False,
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
                     cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type")),
                     cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type")),
                 ),
+            ),
+            Variant(
+                when=when(r"system not yet initialized|[Ee]rror 802"),
+                sentence="the GPUs are not initialized yet: on machines with NVSwitch, the fabric manager must run first",
+                cures=(cure("see whether it runs, with the driver's version", "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"),),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"CUDA unknown error|are busy|initialization error"),
+                sentence="CUDA could not be initialized",
+                why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
+                cures=(cure("see driver and GPU as this process does", "nvidia-smi"),),
+                deterministic=False,
             ),
             Variant(
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
@@ -209,7 +229,13 @@ FAILURES = (
             Variant(
                 when=when(r"undefined symbol|_OpNamespace|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy"))),
+                cures=(_CHECK, cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|_OpNamespace|nms|vllm\._C|NumPy|numpy", lacks=_NOT_CUDA))),
+            ),
+            Variant(
+                when=when(r"\(deleted\): cannot open"),
+                sentence="a library was replaced or removed while the process that uses it ran",
+                cures=(cure("if packages were installed meanwhile, start vLLM again, from an environment that nothing changes while it runs", None, when(r"deleted")),),
+                deterministic=False,
             ),
             Variant(
                 when=when(r"cannot open shared object file"),
@@ -223,6 +249,11 @@ FAILURES = (
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
             ),
             Variant(
+                when=when(r"No module named '\w+\.[\w.]+'"),
+                sentence="an installed package lacks a module that its user imports: it is of another version, or only partly installed",
+                cures=(_CHECK, cure("compare the version of the package with what the one that imports it requires", "python -m pip show PACKAGE", when(r"No module named"))),
+            ),
+            Variant(
                 when=when(r"No module named|Please install|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
                 sentence="a Python package is not installed in this environment",
                 cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
@@ -233,7 +264,7 @@ FAILURES = (
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output")),
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|g\+\+|gcc|clang|ptxas|error:"))),
         deterministic=True,
         variants=(
             Variant(
@@ -245,6 +276,12 @@ FAILURES = (
                     *_SWITCHES,
                     *_CACHES,
                 ),
+            ),
+            Variant(
+                when=when(r"cannot find -lcuda\b"),
+                sentence="the linker does not find libcuda, the driver's library",
+                why="A kernel that is compiled at run time is linked with it; the CUDA toolkit has a stub of it in lib64/stubs.",
+                cures=(cure("see where it is, and add its folder to the linker's path", "ldconfig -p | grep libcuda; ls $CUDA_HOME/lib64/stubs; export LIBRARY_PATH=FOLDER", when(r"-lcuda\b")), *_SWITCHES),
             ),
             Variant(
                 when=when(r"cannot find -l"),
@@ -283,7 +320,7 @@ FAILURES = (
             Variant(
                 when=when(r"OutOfResources|out of resource: shared memory"),
                 sentence="a Triton kernel needs more shared memory than this GPU has",
-                cures=(cure("serve with another attention backend, if the traceback is in attention", "--attention-backend FLASH_ATTN", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
+                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
             ),
             Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
@@ -292,7 +329,7 @@ FAILURES = (
                 cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
             ),
             Variant(
-                when=when(r"corrupted compilation artifact|torch_compile_cache"),
+                when=when(r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)"),
                 sentence="files compiled by an earlier start cannot be read",
                 cures=(cure("delete it: it is made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"corrupted compilation|torch_compile_cache")),),
                 deterministic=None,
@@ -315,7 +352,7 @@ FAILURES = (
             cure("put compiled files on a disk with room", "VLLM_CACHE_ROOT=/data/vllm TRITON_CACHE_DIR=/data/triton", when(seen=r"torch_compile_cache|inductor|triton|\.cache/vllm|flashinfer")),
             cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(seen=r"[/]dev/shm|psm_|shared memory|shm")),
         ),
-        deterministic=True,
+        deterministic=False,
     ),
     Failure(
         slug=CACHE,

@@ -14,7 +14,7 @@ RULES = (
     rule(KV_TRANSFER, "Error from http client, GET", pattern=r"Error from http client, GET \S+/metadata\?key=mooncake", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "LMCache WARNING", pattern=r"LMCache WARNING: (?:Remote connection failed|Failed to initialize/re-establish remote connection)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),
-    rule(KV_TRANSFER, "LMCache ERROR", pattern=r"LMCache ERROR: .{0,200}(?:[Ff]ail|[Cc]onnect|[Tt]ime.?out|[Rr]emote)", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "LMCache ERROR", pattern=r"LMCache ERROR: .{0,200}(?:[Cc]onnect|[Tt]imed? ?.?out|[Rr]emote)", rank=Rank.GENERAL, heals=True),
     rule(KV_TRANSFER, "KV load failure", pattern=r"Failing \d+ request\(s\) due to KV load failure", rank=Rank.SYMPTOM, heals=True),
     rule(KV_TRANSFER, "Releasing expired KV blocks", rank=Rank.SYMPTOM, quiet=True, heals=True),
 )  # fmt: skip
@@ -25,10 +25,10 @@ FAILURES = (
         sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
         why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
         cures=(
-            cure("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
-            cure("where it was restarted alone and transfers fail on, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
+            cure("check the other side first: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
+            cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
             cure("let UCX log the transport that fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
-            cure("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
+            cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
     ),
