@@ -161,6 +161,10 @@ THIRD_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         '(APIServer pid=1) ERROR:    Exception in ASGI application\n',
         {'tokenizer_mismatch_or_missing_chat_template', 'unknown'}, 'not supported for Mistral', '--chat-template|has no chat template',
     ),
+    'encoder cache': (
+        '(APIServer pid=1) ValueError: The decoder prompt contains a(n) image item with length 6105, which exceeds the pre-allocated encoder cache size 6084. Please reduce the input size or increase the encoder cache size by setting --limit-mm-per-prompt at startup.\n',
+        {'context_length_exceeded'}, 'encoder cache size', 'raise --max-model-len',
+    ),
     'ssu': (
         'container "inference" exited 1 (Error)\n'
         '(APIServer pid=1)   File "/usr/local/lib/python3.12/dist-packages/vllm/config/mamba.py", line 20, in __getitem__\n'
@@ -192,5 +196,27 @@ THIRD_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
     'offline mode': (
         'huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/Qwen/Qwen3-8B/resolve/main/config.json: offline mode is enabled. To disable it, please unset the `HF_HUB_OFFLINE` environment variable.\n',
         {'hf_not_found_or_offline'}, 'offline mode', 'curl -sI|cannot be reached',
+    ),
+    'zp': (
+        '(EngineCore_DP0 pid=1570680) ERROR 01-16 16:36:26 [core.py:842] EngineCore failed to start.\n'
+        '(EngineCore_DP0 pid=1570680) ERROR 01-16 16:36:26 [core.py:842]     param = params_dict[name]\n'
+        "(EngineCore_DP0 pid=1570680) ERROR 01-16 16:36:26 [core.py:842] KeyError: 'layers.0.mlp.down_proj.weight_zero_point'\n",
+        {'quantization_unsupported', 'unsupported_architecture'}, 'zero_point', 'pip install',
+    ),
+    'lora 500': (
+        '2024-10-16T03:44:47.177951962Z INFO: 172.17.0.1:50230 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+        '2024-10-16T03:44:47.183535781Z INFO: Shutting down\n'
+        "2024-10-16T03:44:47.190118292Z ERROR 10-15 20:44:47 engine.py:160] RuntimeError('Error in model execution: Loading lora /data/adapters/container/checkpoint-2000 failed')\n",
+        {'lora_mismatch'}, 'Loading lora', 'max-lora-rank',
+    ),
+    'mooncake init': (
+        '(Worker_TP0 pid=9) ERROR 08-26 12:16:15 [multiproc_executor.py:492] RuntimeError: Mooncake Transfer Engine initialization failed.\n',
+        {'kv_transfer'}, 'Mooncake', 'utilization',
+    ),
+    'cut frames only': (
+        '(EngineCore_DP0 pid=144) ERROR 01-20 13:03:52 [core.py:936] Traceback (most recent call last):\n'
+        '(EngineCore_DP0 pid=144) ERROR 01-20 13:03:52 [core.py:936]   File "/x/vllm/v1/engine/core.py", line 927, in run_engine_core\n'
+        '(EngineCore_DP0 pid=144) ERROR 01-20 13:03:52 [core.py:936]     engine_core = EngineCoreProc(*args, **kwargs)\n',
+        {'engine_dead', 'unknown'}, '', 'nothing failed|[Nn]o error',
     ),
 }

@@ -33,6 +33,7 @@ class Life:
     serving: bool = False
     asked_to_stop: bool = False
     begun: bool = False  # its banner was read
+    traced: tuple[int, str] | None = None  # the first line of a traceback
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     progress: tuple[int, str] | None = None  # the last line that showed a phase of the start
     captured: tuple[int, str] | None = (

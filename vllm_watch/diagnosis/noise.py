@@ -41,7 +41,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "KeyboardInterrupt",
     ),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Error", "Exception"),
+    "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
     "link": ("During handling of the above", "direct cause of the following"),
 }
 """In order: a start begins; it is ready; it makes tokens; a request; a request to stop; a warning; any error."""

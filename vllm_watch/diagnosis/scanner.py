@@ -222,6 +222,8 @@ class Scanner:
         """Keep an error that no rule knows."""
         at = _EXCEPTION.search(text)
         known = at is not None and not _PROSE.search(text, 0, at.start())
+        if self.life.traced is None and "Traceback (most" in text:
+            self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
         if at is not None and at.start() >= said_at and not lines.is_quiet(text, at.end()):

@@ -229,6 +229,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not life.asked_to_stop and (silent := _silence(scanner, life, ready=ready)) is not None:
         return silent
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
+    if life.traced and not ready and not life.asked_to_stop:
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=facts)  # fmt: skip
     harmless = life.lived_with or (None if ready or waits else life.warned)
     if harmless is not None:
         number, line = harmless

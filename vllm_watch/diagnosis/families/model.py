@@ -232,7 +232,7 @@ FAILURES = (
             Variant(
                 when=when(r"has no attribute"),
                 sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
-                why="Transformers and vLLM are of different times: an attribute was removed in one and is used in the other.",
+                why="Often an attribute that one version of Transformers removed is used by this vLLM, or by the model's own code.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
@@ -245,7 +245,8 @@ FAILURES = (
                 sentence="the tokenizer's files are missing, damaged or of another kind",
                 cures=(
                     cure("see whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
-                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)|Failed to load the tokenizer")),
+                    cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)")),
+                    cure("if you trust the code of its repository, allow it", "--trust-remote-code", when(r"trust_remote_code")),
                 ),
             ),
         ),
@@ -279,7 +280,13 @@ FAILURES = (
                 cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
             ),
             Variant(
-                when=when(r"No adapter found|does not exist|not found|path must be|Loading lora \S+ failed|adapter_config\.json"),
+                when=when(r"Loading lora \S+ failed"),
+                sentence="an adapter could not be loaded; this line does not say why",
+                why="The exception that it was raised from stands before it.",
+                cures=(cure("read that exception; see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
+            ),
+            Variant(
+                when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
                 sentence="the adapter is not in the place that vLLM reads",
                 cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
@@ -318,7 +325,7 @@ FAILURES = (
             Variant(
                 when=when(r"has no attribute|text_config"),
                 sentence="the model's config has not the entry that this vLLM reads",
-                why="Transformers and vLLM are of different times, or the config is of another kind of model.",
+                why="Transformers and vLLM are of versions that do not fit each other, or the config is of another kind of model.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
@@ -330,7 +337,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="a setting was refused; the message names it, and why",
-                cures=(cure("see the flag's values", "vllm serve --help=all"),),
+                cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),

@@ -83,6 +83,14 @@ FAILURES = (
         why="Prompt and requested output together must not exceed max_model_len; vLLM refuses such a request and lives on.",
         cures=(cure("send less, or ask for fewer tokens (max_tokens)", None, when(r"max|long|exceed")), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"encoder cache"),
+                sentence="an image, video or sound of a request is larger than the encoder cache",
+                why="vLLM refuses such a request and lives on; the size of the cache follows from --max-num-batched-tokens and --limit-mm-per-prompt.",
+                cures=(cure("send a smaller one, or change the flag that the message names", None, when(r"encoder cache")),),
+            ),
+        ),
         numbers=serving_numbers.context,
     ),
     Failure(

@@ -1,6 +1,6 @@
 """KV that comes from another server or a store: NIXL, UCX, Mooncake, LMCache."""
 
-from vllm_watch.diagnosis.rule import Failure, Rank, cure, rule, when
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
 
 KV_TRANSFER = "kv_transfer"
 
@@ -22,8 +22,8 @@ RULES = (
 FAILURES = (
     Failure(
         slug=KV_TRANSFER,
-        sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
-        why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
+        sentence="KV could not be moved (by NIXL, UCX, Mooncake or LMCache)",
+        why="The other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
         cures=(
             cure("check the other side first: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
             cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
@@ -31,5 +31,13 @@ FAILURES = (
             cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"initialization failed|Failed to mount segment"),
+                sentence="the KV transfer engine could not be set up on this host",
+                why="An RDMA device, its rights, or the address that it was given is missing; the lines before it have the reason.",
+                cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
+            ),
+        ),
     ),
 )  # fmt: skip
