@@ -187,5 +187,5 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "engine_dead/EngineCore": "INFO 11-21 03:00:00 [core.py:1] EngineCore starting idle loop.",
     "engine_dead/EngineDeadError": "INFO 11-21 03:00:00 [x.py:1] Background loop started",
     "engine_dead/orker": "INFO 11-21 03:00:00 [x.py:1] WorkerProc is ready",
-    "engine_dead/output_handler failed": "output_handler started",
+    "engine_dead/RuntimeError: cancelled": "output_handler started",
 }  # fmt: skip

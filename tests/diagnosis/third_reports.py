@@ -219,4 +219,29 @@ THIRD_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         '(EngineCore_DP0 pid=144) ERROR 01-20 13:03:52 [core.py:936]     engine_core = EngineCoreProc(*args, **kwargs)\n',
         {'engine_dead', 'unknown'}, '', 'nothing failed|[Nn]o error',
     ),
+    'del pynccl': (
+        '(RayWorkerVllm pid=14289) Exception ignored in: <function NCCLCommunicator.__del__ at 0x7f4d8c3212d0>\n'
+        '(RayWorkerVllm pid=14289) Traceback (most recent call last):\n'
+        '(RayWorkerVllm pid=14289)   File "/x/pynccl.py", line 264, in __del__\n'
+        '(RayWorkerVllm pid=14289)     _c_ncclCommDestroy(self.comm)\n'
+        "(RayWorkerVllm pid=14289) AttributeError: 'NCCLCommunicator' object has no attribute 'comm'\n"
+        '(RayWorkerVllm pid=14289) ERROR 04-17 09:00:33 ray_utils.py:44] Error executing method init_device. This might cause deadlock in distributed execution.\n'
+        '(RayWorkerVllm pid=14289) ERROR 04-17 09:00:34 ray_utils.py:44] RuntimeError: NCCL error: unhandled system error\n',
+        {'nccl_init_failure'}, 'unhandled system error', 'pip check',
+    ),
+    'autotuner warn only': (
+        '(Worker_PP0 pid=38385) 2025-11-11 06:41:27,319 - WARNING - autotuner.py:485 - flashinfer.jit: [Autotuner]: Skipping tactic <flashinfer.fused_moe.core.get_cutlass_fused_moe_module.<locals>.MoERunner object at 0x7c70ccce8350> 15, due to failure while profiling: [TensorRT-LLM][ERROR] Assertion failed: Failed to initialize cutlass TMA WS grouped gemm. Error: Error Internal (/workspace/flashinfer/csrc/x.generated.cu:60)\n',
+        {'benign_warning_noise', 'healthy', 'unknown'}, '', 'works|bug|replace',
+    ),
+    'cancelled root': (
+        '(EngineCore_DP0 pid=559) ERROR 10-20 03:20:46 [multiproc_executor.py:149] Worker proc VllmWorker-7 died unexpectedly, shutting down executor.\n'
+        '(EngineCore_DP0 pid=559) ERROR 10-20 03:20:46 [core.py:1] EngineCore encountered a fatal error.\n'
+        '(EngineCore_DP0 pid=559) ERROR 10-20 03:20:46 [core.py:1] RuntimeError: cancelled\n'
+        '(APIServer pid=1) vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.\n',
+        {'engine_dead', 'unknown'}, 'died unexpectedly', '',
+    ),
+    'dmesg trap': (
+        '[12345.1] traps: VLLM::Worker_TP[4242] trap divide error ip:7f0 sp:7ff error:0 in libflashinfer.so[7f0+1]\n',
+        {'engine_dead', 'unknown'}, 'trap divide', 'memory',
+    ),
 }

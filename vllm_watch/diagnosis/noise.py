@@ -27,6 +27,9 @@ HARMLESS = (
 )
 """vLLM and its libraries log these as errors and continue."""
 
+IGNORED = ("Exception ignored in", "_report_usage_worker")
+"""The next exception of this process ends nothing: one of a destructor, or of the thread that reports usage."""
+
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
@@ -42,6 +45,6 @@ MARKS: dict[str, tuple[str, ...]] = {
     ),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback"),
-    "link": ("During handling of the above", "direct cause of the following"),
+    "link": ("During handling of the above", "direct cause of the following", *IGNORED),
 }
 """In order: a start begins; it is ready; it makes tokens; a request; a request to stop; a warning; any error."""

@@ -30,7 +30,7 @@ _IDS = b"0123456789abcdefABCDEF"  # numbers, hashes and UUIDs differ where messa
 
 _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|[/\\]vllm[/\\]|\bvllm\.\w|\[vllm"
-    r"|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm)?Worker)\b[^()]{0,40}pid=\d"
+    r"|EngineCore|LLMEngine|LMCache (?:ERROR|WARNING|INFO):|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
 _OF_KERNEL = re.compile(
     r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: "
@@ -52,8 +52,6 @@ _NOT_A_MESSAGE = re.compile(
 
 _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 """Prose before the name of an exception: text about an error."""
-
-_LINKS = ("During handling of the above", "direct cause of the following")
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]+(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback: the exception and its message follow below."""
@@ -106,6 +104,9 @@ class Scanner:
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
         self._chains: dict[str, int] = {}  # of each process: the chain of its last exception
         self._linked: set[str] = set()  # processes whose next exception belongs to that chain
+        self._ignored: set[str] = (
+            set()
+        )  # processes whose next exception Python ignores (in __del__)
 
     @property
     def reports(self) -> Reports:
@@ -182,8 +183,9 @@ class Scanner:
             life.came_up()
             self._told.clear()
         harmless = any(each in text for each in noise.HARMLESS)
-        if "link" in interest.marks and any(each in text for each in _LINKS):
-            self._linked.add(_process(text))
+        if "link" in interest.marks:
+            ignored = any(each in text for each in noise.IGNORED)
+            (self._ignored if ignored else self._linked).add(_process(text))
         if not harmless:
             self._find(text, interest)
         self._mark(text, interest)
@@ -203,6 +205,7 @@ class Scanner:
         self._hints.clear()
         self._chains.clear()
         self._linked.clear()
+        self._ignored.clear()
         self.statistics, self.idle_reports = None, 0
 
     def _find(self, text: str, interest: Interest) -> None:
@@ -232,6 +235,9 @@ class Scanner:
     def _add(self, of: Rule, text: str, at: int) -> None:
         process = _process(text)
         if of.rank <= Rank.IMPORT:
+            if process in self._ignored:
+                self._ignored.discard(process)
+                return
             if process not in self._linked:
                 self._chains[process] = self.lines
             self._linked.discard(process)

@@ -36,9 +36,9 @@ RULES = (
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
     rule(UNKNOWN, "pciehp", "device inaccessible", "AER: ", "blocked for more than", "Hardware Error", pattern=r"pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds|\[Hardware Error\]", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "NVRM: ", pattern=r"NVRM: .{0,200}(?:[Ff]ailed|[Ee]rror|NV_ERR_)", rank=Rank.SYMPTOM, quiet=True),
-    rule(DEAD, "segfault at ", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]: segfault at ", rank=Rank.DEATH, quiet=True),
+    rule(DEAD, "segfault at ", " trap ", "general protection", pattern=r"(?:VLLM|vllm|pt_main_thread|python|EngineCor)\S{0,40}\[\d+\]:? (?:segfault at |trap |general protection)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "orker", "WorkerProc", pattern=r"WorkerProc (?:initialization failed|failed to start|hit an exception)|Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|[Oo]ne of the worker processes died|worker process died", rank=Rank.DEATH),
-    rule(DEAD, "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
+    rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", rank=Rank.DEATH),
 )  # fmt: skip
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
