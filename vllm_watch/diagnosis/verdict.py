@@ -24,7 +24,6 @@ _CONFIDENCE = {
 """How often a message of each rank named the cause (measured: docs/diagnose.md)."""
 
 _UNKNOWN_CONFIDENCE = 0.3
-_CUT_OFF_CONFIDENCE = 0.4
 _SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
@@ -32,9 +31,6 @@ _SURE = 0.6
 
 _EARLIER_RATIO = 0.7
 """The failure of an earlier start is less likely the one in question."""
-
-_WITH_MESSAGE = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
-"""An exception with its message, of at least three words."""
 
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
@@ -75,17 +71,15 @@ def _waits_idle(life: Life, root: Finding) -> Diagnosis:
 
 
 def _says_why(root: Finding) -> bool:
-    if root.rule.failure == UNKNOWN:
-        return _WITH_MESSAGE.search(root.line) is not None
-    return root.rule.rank is not Rank.DEATH
+    return root.rule.rank not in (Rank.DEATH, Rank.MESSAGE)
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Report a traceback through CUDA graph capture without its end: usually memory."""
-    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing; most often it is an out-of-memory error."  # fmt: skip
+    """Report a traceback through CUDA graph capture whose end, with the reason, is missing."""
+    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
     return Diagnosis(
-        failure=memory.CAPTURE,
-        confidence=_CUT_OFF_CONFIDENCE,
+        failure=UNKNOWN,
+        confidence=_UNKNOWN_CONFIDENCE,
         sentence="the capture of CUDA graphs failed",
         root_cause_line=line[1],
         line_number=line[0],
