@@ -27,22 +27,19 @@ _UNKNOWN_CONFIDENCE = 0.3
 _SILENCE_CONFIDENCE = 0.7
 
 _SURE = 0.6
-"""Least confidence for a deterministic failure."""
 
 _EARLIER_RATIO = 0.7
-"""The failure of an earlier start is less likely the one in question."""
 
 _BY_TRACEBACK = (
     (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile("")),
     (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
 )
 _TRACEBACK_CONFIDENCE = 0.6
-"""An exception that no rule knows, in a function that does only one thing."""
 
 _UNPROVEN = "This log does not show that the server came up."
 
 _STALLS = 3
-"""One report of a worker that does not answer is normal in a start; this many are not."""
+"""One report of a silent worker is normal in a start."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
@@ -60,12 +57,10 @@ def of_log(scanner: Scanner) -> Diagnosis:
     before = None if scanner.before is None else scanner.before.root
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
-    # A new start shows nothing yet: report how the one before ended.
     return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
 
 
 def _waits_idle(life: Life, root: Finding) -> Diagnosis:
-    """Report silent workers without requests in the last statistics as harmless."""
     text = "No request was running or waiting in the last statistics: an engine without work waits like this."  # fmt: skip
     return Diagnosis(failure=NOISE, confidence=0.6, sentence="nothing failed; the line is harmless", root_cause_line=root.line, line_number=root.number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
@@ -144,7 +139,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """Return True if it ended the engine: while serving, start errors end only a request unless it is reported dead."""
+    """While serving, errors of a start end only a request, unless the engine is reported dead."""
     if root.rule.rank is Rank.REQUEST and not life.dead:
         return False
     started = life.ready or life.serving
@@ -152,7 +147,6 @@ def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
 
 
 def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    """Return fixes from the log's numbers, then those whose condition holds."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     general = (
         each.fix
@@ -164,7 +158,6 @@ def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix
 
 
 def _unknown(life: Life, root: Finding) -> Diagnosis:
-    """Return the line of an error that no rule knows, without a claim."""
     text = "No rule knows this error; it is the first of this log" + (
         ", and the engine died." if life.dead else "."
     )
@@ -182,7 +175,6 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
 
 
 def _start_stalled(life: Life) -> Diagnosis | None:
-    """Return a stalled start: workers repeatedly do not answer before the engine came up."""
     stalls = life.findings.get(parallel.SHM, [])
     if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
         return None  # without a line of the start it may have served for days
@@ -213,7 +205,6 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
-    """Judge a log without a failure: healthy, harmless, silent or not of vLLM."""
     facts = life.facts.complete()
     ready = life.ready or life.serving or life.phase >= phases.SERVE
     if not scanner.of_vllm and not ready:

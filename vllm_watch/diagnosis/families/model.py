@@ -1,6 +1,6 @@
-"""The model: not found, not allowed, of an unknown kind, or at odds with its configuration, tokenizer or adapter.
+"""The model, its files, tokenizer, adapters and settings.
 
-And the flags that vLLM does not take. Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
+Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to
 0.32; huggingface_hub's errors; huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084
 (TokenizersBackend); vllm #22072 (a flag that is none).
 """

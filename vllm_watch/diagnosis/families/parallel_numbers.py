@@ -8,7 +8,7 @@ from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 PARTS_MAX = 16_384
-"""More GPUs than one engine spans; a larger number is not a number of GPUs."""
+"""No engine spans more GPUs."""
 
 _WORLD = re.compile(
     rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
@@ -54,7 +54,6 @@ def not_dividing(text: str, facts: Facts) -> Told:
 
 
 def _power_of_two(most: int) -> int:
-    """Return the largest power of two up to `most`, or 0."""
     return 1 << most.bit_length() - 1 if most > 0 else 0
 
 

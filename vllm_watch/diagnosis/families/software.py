@@ -1,4 +1,4 @@
-"""Software below vLLM: kernels, data types, quantization, compilers, packages, driver, disk.
+"""Software below vLLM.
 
 Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT, the loader; vllm/model_executor/layers/quantization
 and vllm/platforms of vLLM 0.6 to 0.32; flashinfer #5064 (-lcudart), #3493 (headers), vllm #36077 (nvcc),
