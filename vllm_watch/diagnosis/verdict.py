@@ -228,7 +228,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
     elif ready:
-        text = "It came up and works."
+        text = "It came up and made tokens." if life.serving else "It came up."
     else:
         text = (
             f"{_UNPROVEN} {_sentence(phases.IN_WORDS[life.phase])}" if life.progress else _UNPROVEN

@@ -82,7 +82,7 @@ _NOT_OUT = Variant(
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"),
     sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
-    why="Memory that a sleeping engine gave back was taken by another process meanwhile, or was never there: waking up needs all of it at once.",
+    why="With sleep mode weights and KV cache are allocated through it; an engine that wakes up needs all of it at once, and another process may have taken it.",
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
 )  # fmt: skip
@@ -110,6 +110,7 @@ _KV_CPU = Variant(
 _HOST_CURES = (
     cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
+    cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
@@ -149,10 +150,10 @@ FAILURES = (
         cures=(
             *_LOOK,
             cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,))),
-            cure("or serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
+            cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
         ),
         deterministic=False,
-        variants=(_ON_UNIFIED, _NOT_OUT, _WAKING),
+        variants=(_ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.out_of_memory,
     ),
     Failure(
