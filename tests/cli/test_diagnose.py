@@ -70,7 +70,7 @@ def test_a_healthy_start(tmp_path, capsys):
     file.write_text(LOG.splitlines()[0] + "\nINFO:     Application startup complete.\n")
     status, out, _ = run(capsys, file)
     assert status == 0
-    assert out.startswith("Nothing failed (healthy, confidence 0.9)\n\nIt came up and made tokens.\n")
+    assert out.startswith("Nothing failed (healthy, confidence 0.9)\n\nIt came up.\n")
     assert "what to do" not in out
 
 

@@ -244,4 +244,53 @@ THIRD_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         '[12345.1] traps: VLLM::Worker_TP[4242] trap divide error ip:7f0 sp:7ff error:0 in libflashinfer.so[7f0+1]\n',
         {'engine_dead', 'unknown'}, 'trap divide', 'memory',
     ),
+    'softcap': (
+        'ValueError: XFormers does not support attention logits soft capping.\n',
+        {'attention_backend_unavailable'}, 'soft capping', 'dtype half',
+    ),
+    'cicc killed': (
+        '[ 1000.1] Out of memory: Killed process 999 (cicc) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB, UID:0\n',
+        {'cpu_ram_oom_killed'}, 'cicc', 'offload less|gpu-memory',
+    ),
+    'cumem load': (
+        '(EngineCore pid=2) INFO 05-05 10:00:00 [gpu_model_runner.py:1] Starting to load model m...\n'
+        '(EngineCore pid=2) ERROR 05-05 10:00:10 [core.py:1]   File "/x/vllm/model_executor/layers/quantization/mxfp4.py", line 300, in process_weights_after_loading\n'
+        '(EngineCore pid=2) ERROR 05-05 10:00:10 [core.py:1]   File "/x/vllm/device_allocator/cumem.py", line 100, in python_malloc_callback\n'
+        '(EngineCore pid=2) ERROR 05-05 10:00:10 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 93.10 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 92.00 GiB memory in use.\n',
+        {'oom_loading_weights'}, '2.00 GiB', 'gave back was taken|trainer',
+    ),
+    'lora extra vocab': (
+        "AttributeError: 'LoRAConfig' object has no attribute 'lora_extra_vocab_size'\n",
+        {'missing_dependency_or_import_error', 'unknown'}, 'lora_extra_vocab', 'adapter|chat',
+    ),
+    'ray fs healthy': (
+        'INFO 05-05 10:00:00 [api_server.py:1] vLLM API server version 0.20.0\n'
+        '(APIServer pid=1) INFO:     Application startup complete.\n'
+        '(raylet) [2025-12-07 03:27:39,873 E 1 1] (raylet) file_system_monitor.cc:111: /tmp/ray/session_x is over 95% full, available space: 40.1 GB; capacity: 900 GB. Object creation will fail if spilling is required.\n'
+        '(APIServer pid=1) INFO 03-19 13:08:37 [loggers.py:259] Engine 000: Avg prompt throughput: 5.2 tokens/s, Avg generation throughput: 3.3 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n',
+        {'benign_warning_noise', 'healthy', 'unknown'}, '', 'df',
+    ),
+    'img 403': (
+        '(APIServer pid=1) ERROR 05-05 10:00:00 [serving.py:1] requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://upload.wikimedia.org/wikipedia/commons/x.jpg\n',
+        {'unknown'}, '403', 'HF_TOKEN|licence',
+    ),
+    'cpu nvml debug': (
+        'DEBUG 05-05 10:00:00 [__init__.py:100] Exception happens when checking CUDA platform: NVML Shared Library Not Found\n'
+        'INFO 05-05 10:00:00 [__init__.py:200] Automatically detected platform cpu.\n',
+        {'benign_warning_noise', 'healthy', 'unknown'}, '', 'gpus all',
+    ),
+    'arch sm': (
+        'RuntimeError: Unsupported architecture: sm_75\n',
+        {'attention_backend_unavailable', 'driver_cuda_mismatch', 'unknown'}, 'sm_75', 'list of supported models',
+    ),
+    'tf not compat': (
+        'ImportError: transformers 5.0.0 is not compatible with vLLM 0.11.0\n',
+        {'missing_dependency_or_import_error', 'unknown'}, 'not compatible', 'list of supported models',
+    ),
+    'nccl remote': (
+        '(Worker_TP3 pid=9) ERROR 05-05 10:00:00 [x.py:1] torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, remote process exited or there was a network error, NCCL version 2.27.5\n'
+        '(Worker_TP3 pid=9) ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n'
+        '(Worker_TP0 pid=6) ERROR 05-05 10:00:01 [x.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n',
+        {'oom_runtime', 'out_of_memory'}, 'out of memory', 'tensor-parallel',
+    ),
 }
