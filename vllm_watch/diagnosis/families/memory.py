@@ -244,7 +244,7 @@ FAILURES = (
         variants=(
             Variant(
                 when=when(r"Insufficient (?:memory|space) in /dev/shm"),
-                sentence="the shared memory (/dev/shm) is too small for what the workers share",
+                sentence="the shared memory (/dev/shm) is too small for the workers' queues",
                 cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
             ),
             Variant(

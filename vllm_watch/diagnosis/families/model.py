@@ -119,7 +119,7 @@ FAILURES = (
             Variant(
                 when=when(r"OfflineModeIsEnabled|outgoing traffic"),
                 sentence="a file is not in the cache, and this process may not download (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)",
-                cures=(cure("see what is in the cache, and which variables are set", "hf cache ls; env | grep -E 'HF_|OFFLINE'"), cure("download with the same revision and HF_HOME first, or unset the variable", None, when(r"ffline|outgoing traffic"))),
+                cures=(cure("list the cache, and the variables that are set", "hf cache ls; env | grep -E 'HF_|OFFLINE'"), cure("download with the same revision and HF_HOME first, or unset the variable", None, when(r"ffline|outgoing traffic"))),
             ),
             Variant(
                 when=when(_NETWORK),
@@ -281,7 +281,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Loading lora \S+ failed"),
-                sentence="an adapter could not be loaded; this line does not say why",
+                sentence="an adapter could not be loaded; this line has no reason",
                 why="The exception that it was raised from stands before it.",
                 cures=(cure("read that exception; see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),

@@ -252,7 +252,7 @@ FAILURES = (
             Variant(
                 when=when(r"No module named '\w+\.[\w.]+'"),
                 sentence="an installed package lacks a module that its user imports: it is of another version, or only partly installed",
-                cures=(_CHECK, cure("compare the version of the package with what the one that imports it requires", "python -m pip show PACKAGE", when(r"No module named"))),
+                cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
             ),
             Variant(
                 when=when(r"No module named|Please install|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
