@@ -5,6 +5,8 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "disk_full/low on resource: ": "The node was low on resource: pids",
+    "cpu_ram_oom_killed/low on resource: memory": "The node is low on memory",
     "hf_gated_or_auth/HfHubHTTPError": "huggingface_hub.errors.HfHubHTTPError: 504 Server Error: Gateway Time-out",
     "hf_not_found_or_offline/HfHubHTTPError": "huggingface_hub.errors.HfHubHTTPError: 403 Forbidden",
     "unknown/pciehp": "pciehp 0000:80:01.1:pcie004: Slot #4 AttnBtn- PwrCtrl-",

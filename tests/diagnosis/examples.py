@@ -63,6 +63,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "RuntimeError: pidfd_getfd: Operation not permitted",  # verl #2846
     ),
     "disk_full": (
+        "Warning  Evicted  12s  kubelet  The node was low on resource: ephemeral-storage. Threshold quantity: 1073741824, available: 541280Ki.",  # Kubernetes, eviction
         "OSError: [Errno 28] No space left on device",
         "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)",
     ),
@@ -96,6 +97,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: Too large swap space. 64.00 GiB out of the 62.81 GiB total CPU memory is allocated for the swap space.",
     ),
     "cpu_ram_oom_killed": (
+        "Warning  Evicted  3s  kubelet  The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.",  # Kubernetes, eviction
         "RuntimeError: Insufficient space in /dev/shm: 160 MiB required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
         "RuntimeError: Insufficient memory in /dev/shm: 64 MiB",
         "[81234.5] Out of memory: Killed process 4021 (python3) total-vm:98765432kB, anon-rss:65432100kB",
@@ -234,6 +236,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "AssertionError: Sinks are only supported in FlashAttention 3",
     ),
     "driver_cuda_mismatch": (
+        "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination",  # pytorch: cudaErrorSystemDriverMismatch
         ":1:hip_fatbin.cpp :687 : 114369963532 us:  No compatible code objects found for: gfx1152, value of HIP_FORCE_SPIRV_CODEOBJECT: 0",
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",  # ROCm/TheRock #7472
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
@@ -249,6 +252,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "OSError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found",
     ),
     "compile_failure": (
+        "ptxas-blackwell fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",  # Triton's own ptxas
         'cuda_toolkit.h:41:8: error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check your include paths"',  # flashinfer #3493
         "/usr/bin/x86_64-linux-gnu-ld.bfd: cannot find -lcudart: No such file or directory",  # flashinfer #5064
         "collect2: error: ld returned 1 exit status",

@@ -19,7 +19,7 @@ START_SECONDS = 600.0
 IDLE_REPORTS = 12
 """Two minutes of reports of no tokens while requests run."""
 
-_IDLE_SECONDS, _IDLE_REPORTS_MIN = 120.0, 3
+_IDLE_SECONDS, IDLE_REPORTS_MIN = 120.0, 3
 
 REPORTS = 6
 """Access log lines have no time; this many times the lines per report are a minute."""
@@ -84,7 +84,7 @@ def of_statistics(reports: Reports, last: Iterable[bytes]) -> Silence | None:
         return None
     running, waiting = int(counts[1]), int(counts[2])
     long = (_between(lines.clean(reports.idle_from), [text]) or 0) >= _IDLE_SECONDS
-    if reports.idle >= IDLE_REPORTS or (reports.idle >= _IDLE_REPORTS_MIN and long):
+    if reports.idle >= IDLE_REPORTS or (reports.idle >= IDLE_REPORTS_MIN and long):
         return Silence(number, lines.shown(text, 0), "", None, running, waiting, reports.idle)
     after = [lines.clean(each) for each in last]
     if text in after:

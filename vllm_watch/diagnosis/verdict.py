@@ -38,6 +38,8 @@ _TRACEBACK_CONFIDENCE = 0.6
 
 _UNPROVEN = "This log does not show that the server came up."
 
+_ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
+
 _STALLS = 3
 """One report of a silent worker is normal in a start."""
 
@@ -216,17 +218,29 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if life.traced and not ready and not life.asked_to_stop:
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=facts)  # fmt: skip
-    harmless = life.lived_with or (None if ready or waits else life.warned)
+    harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
         number, line = harmless
-        text = (
-            "It went on after this line."
-            if life.lived_with
-            else f"There are only warnings. {_UNPROVEN}"
+        error = _ERROR.search(line) is not None
+        text = f"There are only warnings. {_UNPROVEN}"
+        if life.lived_with:
+            text = "The server went on after this line."
+            text += (
+                " The error may have ended a request: the lines after it have the reason."
+                if error
+                else ""
+            )
+        went_on = (
+            "the server went on after this error"
+            if error
+            else "nothing failed; the line is harmless"
         )
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence="nothing failed; the line is harmless" if ready else "no error in this log, only warnings", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence=went_on if ready else "no error in this log, only warnings", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
+    elif ready and scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
+        said = f"It came up, and its last {scanner.reports.idle} reports have running requests and no tokens: one very long prompt, or a hang."
+        return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log, and no tokens at its end", explanation=said, facts=facts, ready=life.ready)  # fmt: skip
     elif ready:
         text = "It came up and made tokens." if life.serving else "It came up."
     else:

@@ -60,7 +60,7 @@ RULES = (
 )  # fmt: skip
 
 _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket has failed to listen|master.port|rpc.port|ompi|mooncake"
-_ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|NPU|npu"
+_ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _DEBUG = cure(
     "run again with NCCL's own log, and read the first WARN of each rank",
     "NCCL_DEBUG=INFO vllm serve …",
@@ -178,6 +178,14 @@ FAILURES = (
         why="vLLM could not bind: another server, or the remains of an earlier vLLM, listen there.",
         cures=(cure("see who listens", "ss -ltnp"), cure("end it, or serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),
+                sentence="no free port was left for vLLM, which asked for any",
+                why="This is not the port of the API: connections of this host hold the ports for outgoing connections, or the network namespace has few.",
+                cures=(cure("see how many are used, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
+            ),
+        ),
         numbers=parallel_numbers.port,
     ),
     Failure(

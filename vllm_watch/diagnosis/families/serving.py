@@ -159,6 +159,12 @@ FAILURES = (
         why="These lines are only the consequences; the cause was written by the engine core or a worker, before them.",
         variants=(
             Variant(
+                when=when(r"failed (?:liveness|startup) probe", seen=r"probe failed: HTTP probe failed with statuscode: (?:401|403|404|405)"),
+                sentence="Kubernetes restarted the container: its probe asks for a path that the server refuses",
+                why="The server answered the probe with 401, 403, 404 or 405: it runs, and the probe is wrong.",
+                cures=(cure("compare the path, port and headers of the probe with the server's: vLLM has /health", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}'"),),
+            ),
+            Variant(
                 when=when(r"failed (?:liveness|startup) probe"),
                 sentence="Kubernetes restarted the container: its probe failed",
                 why="A probe that does not wait for a whole start ends it each time; one that fails later shows an engine that does not answer.",
@@ -166,6 +172,12 @@ FAILURES = (
                     cure("read the log of the container before", "kubectl logs --previous POD"),
                     cure("give the start a startupProbe that waits as long as it takes (failureThreshold × periodSeconds)", None, when(r"failed (?:liveness|startup) probe")),
                 ),
+            ),
+            Variant(
+                when=when(r"Illegal instruction|SIGILL"),
+                sentence="the process executed an instruction that this CPU does not have",
+                why="The build needs a newer CPU: vLLM's CPU wheels need AVX512 or AVX2, and virtual machines often hide them.",
+                cures=(cure("see what this CPU offers", "lscpu | grep -o -w -E 'avx2|avx512[a-z]*|amx[a-z_0-9]*' | sort -u"),),
             ),
             Variant(
                 when=when(r"Bus error|SIGBUS"),

@@ -33,9 +33,9 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"initialization failed|Failed to mount segment"),
+                when=when(r"initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
-                why="An RDMA device, its rights, or the address that it was given is missing; the lines before it have the reason.",
+                why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
                 cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
             ),
         ),
