@@ -220,22 +220,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="an error whose message is not in this log", root_cause_line=life.traced[1], line_number=life.traced[0], explanation="The exception stands at the end of the traceback: give more of the log.", facts=facts)  # fmt: skip
     harmless = life.lived_with or (None if ready or waits or life.asked_to_stop else life.warned)
     if harmless is not None:
-        number, line = harmless
-        error = _ERROR.search(line) is not None
-        text = f"There are only warnings. {_UNPROVEN}"
-        if life.lived_with:
-            text = "The server went on after this line."
-            text += (
-                " The error may have ended a request: the lines after it have the reason."
-                if error
-                else ""
-            )
-        went_on = (
-            "the server went on after this error"
-            if error
-            else "nothing failed; the line is harmless"
-        )
-        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence=went_on if ready else "no error in this log, only warnings", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+        return _harmless(life, harmless, ready=ready)
     if life.asked_to_stop and not ready:
         text = f"It was stopped from outside before it came up. {_sentence(phases.IN_WORDS[life.phase])} A startup probe or a timeout that is too short does that."  # fmt: skip
     elif ready and scanner.reports.idle >= stillness.IDLE_REPORTS_MIN:
@@ -250,6 +235,26 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not ready:
         return Diagnosis(failure=UNKNOWN, confidence=_UNKNOWN_CONFIDENCE, sentence="no error in this log", explanation=text, facts=facts)  # fmt: skip
     return Diagnosis(failure=HEALTHY, confidence=0.9, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+
+
+def _harmless(life: Life, found: tuple[int, str], *, ready: bool) -> Diagnosis:
+    number, line = found
+    error = _ERROR.search(line) is not None
+    text, sentence = f"There are only warnings. {_UNPROVEN}", "no error in this log, only warnings"
+    if life.lived_with:
+        text = "The server went on after this line."
+        text += (
+            " The error may have ended a request: the lines after it have the reason."
+            if error
+            else ""
+        )
+    if ready:
+        sentence = (
+            "the server went on after this error"
+            if error
+            else "nothing failed; the line is harmless"
+        )
+    return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.5, sentence=sentence, root_cause_line=line, line_number=number, explanation=text, facts=life.facts.complete(), ready=life.ready)  # fmt: skip
 
 
 def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
