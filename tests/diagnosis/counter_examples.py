@@ -5,6 +5,7 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "cpu_ram_oom_killed/ray-oom-prevention": "see https://docs.ray.io/en/latest/ray-core/scheduling/resources.html",
     "disk_full/low on resource: ": "The node was low on resource: pids",
     "cpu_ram_oom_killed/low on resource: memory": "The node is low on memory",
     "hf_gated_or_auth/HfHubHTTPError": "huggingface_hub.errors.HfHubHTTPError: 504 Server Error: Gateway Time-out",

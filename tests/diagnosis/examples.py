@@ -97,6 +97,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "ValueError: Too large swap space. 64.00 GiB out of the 62.81 GiB total CPU memory is allocated for the swap space.",
     ),
     "cpu_ram_oom_killed": (
+        "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html.",  # Ray, memory monitor
         "Warning  Evicted  3s  kubelet  The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.",  # Kubernetes, eviction
         "RuntimeError: Insufficient space in /dev/shm: 160 MiB required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
         "RuntimeError: Insufficient memory in /dev/shm: 64 MiB",

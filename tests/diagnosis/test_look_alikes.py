@@ -31,6 +31,10 @@ CASES = {
         "[1.8] [w:37 :0] ib_md.c:307 UCX  ERROR ibv_reg_mr(address=0x7f) failed: Bad address\nnixl_cu12._bindings.nixlBackendError: NIXL_ERR_BACKEND",
         "kv_transfer", "could not be set up on this host", "other side",
     ),
+    "a transport that this side lacks is not the peer": (
+        "[1746.9] [n:611 :0] ucp_context.c:1268 UCX  WARN  transports 'cuda_ipc','cuda_copy' are not available, please use one or more of: mm, tcp\nERROR 05-08 00:47:57 [core.py:396] EngineCore failed to start.\nERROR 05-08 00:47:57 [core.py:396]   File \"/x/nixl/_api.py\", line 243, in register_memory\nERROR 05-08 00:47:57 [core.py:396] nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND",
+        "kv_transfer", "this side cannot register its memory", "UCX_TLS=tcp",
+    ),
     "vLLM itself names the phase": (
         "ERROR 01-05 20:46:36 [gpu_model_runner.py:3797] Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization. (original error: CUDA out of memory. Tried to allocate 384.00 MiB.)",
         "oom_loading_weights", "while the weights were loaded", "no line of this log shows",

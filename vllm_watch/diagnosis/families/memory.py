@@ -45,6 +45,7 @@ RULES = (
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
     rule(HOST, "oom-kill:", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
     rule(HOST, "low on resource: memory", rank=Rank.SYMPTOM, quiet=True),
+    rule(HOST, "ray-oom-prevention", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL),

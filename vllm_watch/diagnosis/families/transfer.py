@@ -23,15 +23,21 @@ FAILURES = (
     Failure(
         slug=KV_TRANSFER,
         sentence="KV could not be moved (by NIXL, UCX, Mooncake or LMCache)",
-        why="The other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
+        why="Either the other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration or cannot be reached, or this side cannot move memory (UCX, RDMA). Requests that need its KV fail or are computed again.",
         cures=(
-            cure("check the other side first: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
+            cure("check the other side: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
             cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
-            cure("let UCX log the transport that fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)", when(r"UCX|NIXL_ERR")),
+            cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), cure("see whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
             cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),
+                sentence="this side cannot register its memory for the transfer",
+                why="It fails before the other side is asked. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
+                cures=(cure("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
+            ),
             Variant(
                 when=when(r"initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
