@@ -293,4 +293,16 @@ THIRD_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         '(Worker_TP0 pid=6) ERROR 05-05 10:00:01 [x.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n',
         {'oom_runtime', 'out_of_memory'}, 'out of memory', 'tensor-parallel',
     ),
+    'occ nearly all': (
+        'ValueError: Free memory on device (22.9/23.5 GiB) on startup is less than desired GPU memory utilization (0.98, 23.03 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n',
+        {'gpu_occupied_by_other_process'}, '22.9', 'max-model-len|something else already|vllm-watch gpus',
+    ),
+    'zmq perm': (
+        "zmq.error.ZMQError: Permission denied (addr='tcp://0.0.0.0:80')\n",
+        {'folder_not_writable', 'unknown'}, 'Permission denied', 'HOME=|CACHE|file or folder',
+    ),
+    'occ gb10': (
+        'ValueError: Free memory on device cuda:0 (118.0/121.69 GiB) on startup is less than desired GPU memory utilization (0.98, 119.2 GiB).\n',
+        {'gpu_occupied_by_other_process'}, '118', '--gpu-memory-utilization 0|asked for than is ever',
+    ),
 }

@@ -76,6 +76,8 @@ class Life:
         parts = [of.before, of.text, *of.hints, *(each.line for each in self.every)]
         facts = self.facts.complete()
         own = memory_numbers.is_own(facts)
+        if memory_numbers.is_nearly_free(of.text):
+            facts["nearly_free"] = 1
         if own is not None:
             facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]

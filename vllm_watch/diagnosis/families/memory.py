@@ -211,6 +211,11 @@ FAILURES = (
                 cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
             ),
             Variant(
+                when=when(facts=("nearly_free", "!unified_memory")),
+                sentence="a larger share of the GPU was asked for than is ever free",
+                why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
+            ),
+            Variant(
                 when=when(facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED + " The check at the start does not know that they can be dropped.",

@@ -42,6 +42,9 @@ OWN_RATIO = 0.85
 OVERHEAD_RATIO = 0.2
 """Peak, graphs and contexts take at most this share of a GPU."""
 
+NEARLY_FREE_RATIO = 0.93
+"""The driver and a display hold the rest."""
+
 CLOSE_RATIO = 0.85
 """With this share of the request free, a lower utilization costs little."""
 
@@ -55,6 +58,12 @@ def is_own(facts: Facts) -> bool | None:
         return None
     total, share, weights, left = numbers
     return total * share - weights - left <= OVERHEAD_RATIO * total
+
+
+def is_nearly_free(text: str) -> bool:
+    """Return True if no other process can hold the missing memory."""
+    found = _FREE.search(text)
+    return found is not None and float(found[1]) >= NEARLY_FREE_RATIO * float(found[2])
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:

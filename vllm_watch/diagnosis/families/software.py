@@ -374,6 +374,11 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"ZMQError|\bin bind\b|attempting to bind"),
+                sentence="this user may not listen on this address or port",
+                cures=(cure("listen on a port of 1024 or more", "--port 8000", when(r"bind|:\d{1,3}\b")),),
+            ),
+            Variant(
                 when=when(r"uid not found"),
                 sentence="the user that vLLM runs as has no entry in /etc/passwd, and PyTorch asks for its name",
                 cures=(cure("name it, or give it an entry", "USER=vllm LOGNAME=vllm TORCHINDUCTOR_CACHE_DIR=/tmp/inductor", when(r"uid not found")),),
