@@ -72,7 +72,6 @@ def _says_why(root: Finding) -> bool:
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Report a traceback through CUDA graph capture whose end, with the reason, is missing."""
     text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
     return Diagnosis(
         failure=UNKNOWN,
