@@ -25,7 +25,7 @@ examples:
 
 A single line, or the kernel's log (dmesg), is judged as such.
 
-exit status: 0 nothing failed, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
+exit status: 0 no error found, 1 an error found (of a known class or not), 2 not a log, empty, or unreadable"""
 
 _NOT_A_LOG = "give the output of vLLM from its start on: journalctl -u vllm, docker logs, kubectl logs --previous"
 
