@@ -1,4 +1,4 @@
-"""Bounds for numbers from model files and command lines, so that no computation runs away."""
+"""Bounds for numbers from model files and command lines."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -13,7 +13,7 @@ _DIGITS_SHOWN = 18
 
 
 def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
-    """Return True if it is an int from 1 to the maximum."""
+    """Return True for an int from 1 to the maximum."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 

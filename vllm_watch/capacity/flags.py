@@ -28,7 +28,7 @@ class Drafter:
     tokens: int
     layers: int
     model: Model | None = None
-    """A separate draft model; None: layers shaped like the target's full attention."""
+    """None: layers shaped like the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,6 @@ class Flags:
     quantization: str | None = None
     enforce_eager: bool = False
     language_model_only: bool = False
-    """The encoder of a multimodal model is neither loaded nor profiled."""
     enable_prefix_caching: bool = True
     async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
@@ -91,10 +90,7 @@ class Settings:
 def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
-    """Return every flag with the value that vLLM of this release would take on this GPU.
-
-    Raises: WatchError for a release that is too old.
-    """
+    """Return every flag with its value in this release on this GPU. Raises WatchError if the release is too old."""
     release = flags.release
     if release < releases.OLDEST:
         cause = (
@@ -147,10 +143,7 @@ def obstacle(flags: Flags, model: Model) -> str | None:
 
 
 def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
-    """Return True if vLLM picks V0: before 0.8, and for features that V1 lacked.
-
-    Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5.
-    """
+    """Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5."""
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:
@@ -165,7 +158,7 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         flags.kv_cache_dtype != "auto" and not name.startswith(_READS_FP8),
         dtype_bytes(dtype) > 2,  # noqa: PLR2004 - FlashAttention reads 16 bits
         any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in model.layer_kinds),
-        flags.pipeline_parallel_size > 1,  # but with Ray
+        flags.pipeline_parallel_size > 1,  # unless it uses Ray
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL

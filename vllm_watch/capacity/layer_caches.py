@@ -26,18 +26,18 @@ class LayerCache:
     """Tokens kept; None: all."""
     chunked: bool = False
     state_bytes: int = 0
-    """Per request, whatever its length."""
+    """Per request of any length."""
     checkpoints: int = 0
     """States kept in addition to the two of a cached prefix."""
     latent: bool = False
 
 
 def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
-    """Return the layers of each pipeline stage; the remainder goes to the middle, as in vLLM."""
+    """Return the layers of each pipeline stage, as in vLLM."""
     count = model.num_layers
     sizes = [count // stages] * stages
     rest = count % stages
-    # vLLM adds the rest from the second-last stage backwards: the last one holds the head.
+    # The remainder goes from the second-last stage backwards: the last one holds the head.
     for index in range(rest):
         sizes[(stages - 2 - index) % stages] += 1
     cut, parts = 0, []
@@ -64,7 +64,7 @@ def layer_caches(
 
 
 def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
-    """Return True if TurboQuant skips this layer: the outermost ones of a model without states."""
+    """Return the indices of the outermost layers, which TurboQuant skips in models without states."""
     if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
         return frozenset()
     count = len(kinds)
@@ -140,7 +140,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    # The kernels of a CPU with AVX-512 BF16 want float32, whatever the model's dtype; one without takes the model's.
+    # CPU kernels with AVX-512 BF16 need float32; those without take the model's dtype.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0

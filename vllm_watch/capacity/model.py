@@ -40,13 +40,13 @@ class RecurrentState:
     state_heads: int
     state_elements_per_head: int
     state_dtype: str | None
-    """None: the model's."""
+    """None: the model's dtype."""
     projected_channels: int
     """Columns of the matrices in and out, for counting parameters."""
     checkpoints: int = 0
     """States kept in addition to the two of a cached prefix, in releases that do so."""
     grouped_channels: int = 0
-    """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
+    """The part of `conv_channels` that holds B and C, whole groups per rank."""
     groups: int = 0
     assumed: bool = False
     """True if sizes were derived from the attention layers."""
@@ -84,7 +84,7 @@ class Model:
     sliding_window: int | None = None
     chunk_size: int | None = None
     full_head_dim: int | None = None
-    """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
+    """Head size of full-attention layers if it differs from the sliding ones (Gemma 4)."""
     full_key_value_heads: int | None = None
     shared_layers: int = 0
     """The last N layers read an earlier layer's cache and have none."""
@@ -94,14 +94,12 @@ class Model:
     attention_gate: bool = False
     """Full attention has a gate as wide as its queries (Qwen3-Next and after)."""
     draft_layers: int = 0
-    """Multi-token-prediction layers in the checkpoint."""
     multimodal: bool = False
     encoder: Encoder | None = None
     quantization: Quantization | None = None
     unread_cache: str | None = None
     """The config key that makes the KV cache impossible to size, or None."""
     notes: tuple[str, ...] = ()
-    """Assumptions for values missing from the config."""
 
     @property
     def num_layers(self) -> int:

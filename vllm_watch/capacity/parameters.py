@@ -1,7 +1,4 @@
-"""Parameter counts from the shape, used without a checkpoint.
-
-Quantized parts (the layers' matrices) are counted apart from others (embeddings, head, norms).
-"""
+"""Parameter counts from a model's shape, used without a checkpoint. Matrices that quantization shrinks are counted apart."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,17 +13,17 @@ class Parameters:
     matrices: int
     """In the layers: quantization shrinks them, tensor parallelism splits them."""
     attention: int
-    """Of `matrices`, those of attention and of recurrent layers."""
+    """Attention and recurrent layers, part of `matrices`."""
     experts: int
-    """Of `matrices`, those of routed experts."""
+    """Routed experts, part of `matrices`."""
     embeddings: int
     """Input embeddings, and the output head if not tied."""
     small: int
     """Norms, biases and convolutions, kept whole and unquantized."""
     encoder: int = 0
-    """A vision tower's, split but seldom quantized."""
+    """The vision tower, split but seldom quantized."""
     replicated: int = 0
-    """Of `matrices`, those each rank keeps whole: MLA's projections down and the routers."""
+    """Part of `matrices` that each rank keeps whole: MLA's projections down and the routers."""
 
     @property
     def total(self) -> int:

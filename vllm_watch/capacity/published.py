@@ -1,9 +1,6 @@
-"""Shapes of well-known models, to complete a config that gives only a shape.
+"""Published shapes of well-known models, to complete a handwritten config that gives only a shape.
 
-A real config.json names its family and has all values. A handwritten one with only layers, heads and
-vocabulary is recognized by its shape; its own values win. Published shapes that agree in all five numbers
-are omitted, or differ only in their length, which is then left open.
-Source: the config.json published by each model's authors.
+Models that share a shape and differ in more than their length are omitted. Source: each model's config.json.
 """
 
 from collections.abc import Mapping
@@ -31,14 +28,12 @@ _OPT: Config = {"model_type": "opt", "tie_word_embeddings": True, "max_position_
 
 
 def _dense(inner: int, context: int | None = None, **more: Any) -> Config:
-    """`context`: the maximum, if all models of this shape agree."""
     return {"intermediate_size": inner, **more} | _length(context)
 
 
 def _mixture(
     experts: str, active: int, inner: int, context: int | None = None, **more: Any
 ) -> Config:
-    """`experts`: the family's key and the number of experts."""
     key, count = experts.split("=")
     sizes = {key: int(count), "num_experts_per_tok": active, "moe_intermediate_size": inner}
     return {**sizes, **more} | _length(context)
@@ -54,7 +49,7 @@ def _length(context: int | None) -> dict[str, Any]:
 
 
 def _gdn(value_heads: int, **more: Any) -> Config:
-    """The gated delta net of Qwen3-Next and after, as wide as its value heads."""
+    """Return the gated delta net of Qwen3-Next and later."""
     return {
         "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
