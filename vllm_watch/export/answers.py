@@ -57,7 +57,7 @@ class TimedResponse(web.Response):
 async def answer(
     request: web.Request, body: bytes, content_type: str, **headers: str
 ) -> web.Response:
-    """Gzip it if the client accepts that."""
+    """Send the body, compressed if the client accepts gzip."""
     sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
     if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
         sent["Content-Encoding"] = "gzip"
@@ -94,7 +94,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):
-        # Disconnected or invalid body: not our error.
+        # The client disconnected or sent an invalid body.
         return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(

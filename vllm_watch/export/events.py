@@ -31,7 +31,6 @@ class Events:
         self._status = status
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Stream until the page leaves, stops reading, or the server stops."""
         try:
             updates = self._board.listen()
         except TooManyListenersError as error:
@@ -83,7 +82,7 @@ class Events:
 
 
 async def _pause(updates: Updates) -> None:
-    """Collect changes for a second, or until an urgent one."""
+    """Collect changes for a second, or until one is urgent."""
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
         try:

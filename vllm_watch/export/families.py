@@ -66,7 +66,6 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    """Common labels stand in its head."""
     labels = _usual([family.all_labels for family in families])
     usual = f"Labels: {_quoted(labels)}.\n\n" if labels else ""
     return "".join(
@@ -75,7 +74,6 @@ def _section(title: str, families: tuple[Family, ...]) -> str:
 
 
 def _usual(values: list[_Value]) -> _Value | None:
-    """Return the value of at least three."""
     value, times = Counter(values).most_common(1)[0]
     return value if times >= _USUAL and value else None
 

@@ -1,4 +1,4 @@
-"""Rows of the table of exported metrics. Rendering, docs and tests read them: a new metric is a new row."""
+"""Rows of the table of exported metrics: a new metric is a new row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # the row's label values → value
 
-# Of every series, before the row's own.
+# Labels of every series, before the row's own.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),

@@ -1,8 +1,4 @@
-"""Accepts connections within a limit that leaves room for others.
-
-A process has some thousand descriptors, needed for scrapes: silent or slow clients must cost neither these nor the
-next scrape. So requests have a time limit, and a new connection replaces the longest idle one.
-"""
+"""Accepts connections within limits, so that silent or slow clients take no descriptors from scrapes."""
 
 import asyncio
 import errno
@@ -46,7 +42,7 @@ class _Connection:
 
 
 class Listener:
-    """One socket and its connections."""
+    """One listening socket and its connections. The longest idle one makes room for a new one."""
 
     def __init__(
         self,
@@ -70,7 +66,6 @@ class Listener:
         ]
 
     async def stop(self) -> None:
-        """The server finishes open requests."""
         handshakes = [each.handshake for each in self._all if each.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -78,14 +73,14 @@ class Listener:
         self._bound.close()
 
     def began(self, handler: object) -> None:
-        """Note a complete head."""
+        """Note that a request's head is complete."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.asked = True
             found.answering += 1
 
     def ended(self, handler: object) -> None:
-        """Note its response's end."""
+        """Note that its response has ended."""
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
@@ -95,8 +90,6 @@ class Listener:
     def __len__(self) -> int:
         self._forget_closed()
         return len(self._all)
-
-    # ---
 
     async def _accept_on(self) -> None:
         loop = asyncio.get_running_loop()
@@ -131,7 +124,7 @@ class Listener:
         context = self._context()
         seconds = None if context is None else HANDSHAKE_SECONDS
         taken, one.taken = one.taken, None
-        assert taken is not None  # noqa: S101 - it is begun once
+        assert taken is not None  # noqa: S101
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
@@ -157,7 +150,6 @@ class Listener:
         )
 
     def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
-        """Close the longest idle connection; False: none is idle."""
         idle = [each for each in self._all if not each.answering and among(each)]
         if not idle:
             return False
@@ -184,7 +176,7 @@ class Listener:
                 self._forget(one)
 
     async def _sweep_on(self) -> None:
-        """Close those without a request in time, which aiohttp would keep forever."""
+        """Close connections without a request in time, which aiohttp would keep forever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -202,13 +194,13 @@ class Listener:
 
 
 HEAD_BYTES_MAX = 32 << 10
-"""16 MB from 250 connections, before any password."""
+"""Bounds 250 connections to 16 MB before any password."""
 
 _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Limits heads. `answers`: in progress, and ended."""
+    """Limits a head's bytes. `answers` returns how many responses are in progress, and how many have ended."""
 
     def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
@@ -223,7 +215,7 @@ class HeadBound(asyncio.Protocol):
         self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS are
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         self._handler.connection_made(transport)
 

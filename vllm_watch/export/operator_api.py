@@ -1,7 +1,4 @@
-"""The endpoints that make changes; none without a token.
-
-They pass small JSON bodies with actor and source to the guard, which decides result and text.
-"""
+"""The endpoints that make changes, all with a token; the guard decides result and text."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -70,7 +67,7 @@ class OperatorApi:
 
     @property
     def _operators(self) -> Operators:
-        assert self._of_restarts is not None  # noqa: S101 - else its routes are not there
+        assert self._of_restarts is not None  # noqa: S101
         return self._of_restarts
 
     def routes(self) -> list[web.RouteDef]:
@@ -144,7 +141,7 @@ class OperatorApi:
 
     async def _notify(self, request: web.Request, _: Caller) -> Reply:
         _Body(await request.read()).done()
-        assert self._test_notifier is not None  # noqa: S101 - else its route is not there
+        assert self._test_notifier is not None  # noqa: S101
         return await self._test_notifier(request.match_info["name"])
 
     async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
@@ -164,8 +161,7 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        # Terminals obey control characters, and a lone surrogate, possible in JSON escapes, cannot be encoded in the
-        # journal.
+        # Terminals obey control characters, and the journal cannot encode a lone surrogate.
         if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
@@ -198,7 +194,6 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 async def _bounded(request: web.Request) -> bytes:
-    """Read Alertmanager's large body, after its token was checked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await http_answer.body(request, ALERTS_BYTES_MAX)

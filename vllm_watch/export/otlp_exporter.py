@@ -97,7 +97,7 @@ class Exporter:
 
 
 def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
-    """Counters become cumulative sums since `started_ns`, others gauges; quantiles stay a label."""
+    """Return counters as cumulative sums since `started_ns`, and all others as gauges."""
     now_ns = time.time_ns()
     metrics = []
     for family in text_string_to_metric_families(text):

@@ -1,8 +1,4 @@
-"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0.
-
-Both share every sample line, so they cannot disagree. Nothing is cached between scrapes: rendering is faster than
-updating, and no line outlives its data.
-"""
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0; both share every sample line."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -114,7 +110,7 @@ def _gpu_rows(board: Board) -> Rows:
 
 
 def _samples(family: Family, rows: Rows) -> list[str]:
-    """Return sample lines. The hot path: a hundred thousand for a thousand targets."""
+    """This is the hot path: a thousand targets have a hundred thousand lines."""
     name = family.name
     if family.bounds:
         form = _histogram_form(name, family.bounds)
@@ -150,7 +146,7 @@ def _samples(family: Family, rows: Rows) -> list[str]:
 
 
 def _head(family: Family, openmetrics: bool) -> str:
-    """OpenMetrics has infos, and drops the suffix of counters and infos."""
+    """OpenMetrics drops the suffix of counters and infos."""
     name, kind = family.name, family.kind
     if openmetrics:
         name = name.removesuffix("_total") if kind == "counter" else name
@@ -168,7 +164,6 @@ def _infinite(value: float) -> str:
 
 @lru_cache(maxsize=16)
 def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
-    """With placeholders for scope labels and numbers, buckets first."""
     les = [repr(bound) for bound in bounds] + ["+Inf"]
     lines = [f'{name}_bucket{{{_HERE},le="{le}"}} %r\n' for le in les]
     return "".join([*lines, f"{name}_sum{{{_HERE}}} %r\n", f"{name}_count{{{_HERE}}} %r\n"])
@@ -178,7 +173,6 @@ def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
 def _form(
     name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
 ) -> str:
-    """With a placeholder for scope labels."""
     return "".join(
         f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
     )
